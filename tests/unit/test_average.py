@@ -196,7 +196,7 @@ REFUSED = [
         "whose models differ in shape or tokenizer",
     ),
     ("merge", {"merge": {"trunk": 1, "trunks": 1}}, "no trajectory 'trunks'; the nearest: trunk"),
-    ("merge", {"merge": ["trunk", "merge"]}, "averages.merge is made from itself"),
+    ("merge", {"merge": ["trunk", "merge"]}, "averages.merge depends on itself"),
     ("last-of-branch", {"last": 4}, "has no average"),
     ("windows", {"trajectory": "merge"}, "has no average: merge"),
 ]

@@ -136,7 +136,7 @@ BAD = {
     "more validation text than there is": (
         SMOKE,
         put("landscape", "blocks", value=65),
-        ["landscape asks for 2,080 tokens in blocks of 32 (model 'main')", "validation has 2,048"],
+        ["landscape needs 2,080 tokens in blocks of 32 (model 'main')", "validation has 2,048"],
     ),
     "uneven batches of curvature": (
         SMOKE,
@@ -281,8 +281,8 @@ def test_a_model_of_one_scale_stops_only_figures_that_show_it(folder):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [1", ["runs.yaml is no YAML"]),
-        ("a: 1\nb:\n  - {c: 1}\n  - c: 1\n    c: 1", ["c is there twice, again in line 5"]),
+        ("a: [1", ["runs.yaml is not valid YAML"]),
+        ("a: 1\nb:\n  - {c: 1}\n  - c: 1\n    c: 1", ["line 5 repeats the key c"]),
         ("null", ["runs.yaml"]),
         (None, ["runs.yaml is missing", "restore it with git checkout"]),
     ],

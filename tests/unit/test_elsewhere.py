@@ -122,7 +122,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
 WRONG = [
     ("--every 0", "every is 0: must be greater than 0"),
     ("--step checkpoint-", "no brackets around the step"),
-    ("--lr nope", "nope is no CSV file"),
+    ("--lr nope", "nope is not a CSV file"),
     ("--text missing.txt", "must be a file, a folder, or OWNER/NAME@COMMIT"),
     ("--scale lpatop", "the nearest: laptop"),
     ("--average 3", "must be 0, or from 2 to 2"),

@@ -107,7 +107,7 @@ def test_the_power_of_the_ratio_is_the_one_of_the_least_loss(scale):
     [
         ("runs", "smollm3", {"family": "smol"}, "smollm3.family: no family 'smol'"),
         ("runs", "olmo2-7b", {"horizon": 1e12}, "in small: horizon"),
-        ("runs", "apertus-decay", {"steady": 9.0e12}, "runs.apertus-decay.tokens, but for steady"),
+        ("runs", "apertus-decay", {"steady": 9.0e12}, "runs.apertus-decay.tokens minus steady"),
         ("runs", "amber", {"revisions": ["refs/pr/1"]}, "runs.amber.revisions.0"),
         ("runs", "constant-3e-3", {"family": "amber"}, "'constant-3e-3' twice; rename"),
         ("families", "amber", {"repository": "https://a/b"}, "families.amber.repository is "),
@@ -187,7 +187,7 @@ def test_a_figure_goes_without_what_is_not_public():
     made = plan("paper")
     gone = {"fig11", "fig15", "fig23"}
     assert {*plan("laptop").site.config.figures} - {*made.site.config.figures} == gone
-    with pytest.raises(Problem, match=r"paper scale leaves nothing of figure fig15 \(.+\);"):
+    with pytest.raises(Problem, match=r"paper scale leaves out figure fig15 \(.+\);"):
         Plan(load({"scale": "paper", "seed": 1, "figures": ["fig15"]}, ROOT / "config"), ROOT)
 
 
@@ -198,7 +198,7 @@ def late(families):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda f: f["runs"]["amber"].update(revisions=["main"]), r"'main', in which step_in"),
+        (lambda f: f["runs"]["amber"].update(revisions=["main"]), r"'main', where step_in"),
         (
             lambda f: f["runs"]["amber"]["revisions"].reverse(),
             r"'ckpt_350', step 266,700, after .*; sort them",

@@ -161,7 +161,7 @@ def test_a_job_is_found_by_the_wildcards_of_its_output():
     job = found.job("train", run="wsd-3e-3", seed="100")
     assert job.settings.seed == 100 and job.name == "wsd-3e-3 seed 100"
     assert found.job("comparison").manifest == "results/smoke/backends/manifest.json"
-    with pytest.raises(Problem, match=r"seed-7/manifest.json is no result that a figure, claim"):
+    with pytest.raises(Problem, match=r"no figure, claim or table .* needs .+seed-7/manifest.json"):
         found.job("train", run="wsd-3e-3", seed="7")
 
 

@@ -6,8 +6,7 @@ import re
 import shutil
 
 import pytest
-from ptq_dynamics.paper.settings import sources
-from ptq_dynamics.paper.typeset import compiled
+from ptq_dynamics.paper.typeset import compiled, sources
 from ptq_dynamics.paper.typeset import copy as copied
 from ptq_dynamics.provenance.archive import identity_in
 

@@ -1,15 +1,16 @@
-"""What the paper says of its own runs (section 4), claim by claim.
+"""Claims of the paper about its own runs (section 4).
 
-A claim is the first line of its function's docstring. Published values were read off plots, to 2 %.
-Where a phase is compared, a cooldown is read at its end and the stable run over its last third. The
-margin within which two errors are alike is half of what separates ends from the stable run.
-"""
+The first line of each function's docstring is the claim. Published values were read off plots, with
+an error of about 2 per cent. Comparisons use the ends of cooldowns and the last third of the stable
+run. The margin of `alike` is half the published difference between cooldowns and the stable run."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from ptq_dynamics.claims.claim import Claim, Row
+import numpy as np
+
+from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import FULL_PRECISION, INCREASE, LOSS, SHARPNESS, TRACE
 
 Q3, Q4 = "gptq-3bit", "gptq-4bit"
@@ -25,7 +26,7 @@ GRADIENT = "gradient_norm"
 
 
 def in_decay(data: Any, what: str, *measured: str, published: float | None = None) -> Row:
-    """What is measured at the ends of the later cooldowns, over that of the stable run."""
+    """Return the ratio of a metric at the ends of the later cooldowns to that of the stable run."""
     ratio = data.end(LATER, *measured) / data.over(STABLE, *measured)
     return Row(f"{what}: ends of cooldowns from 36k steps on / stable run", ratio, published)
 
@@ -33,7 +34,7 @@ def in_decay(data: Any, what: str, *measured: str, published: float | None = Non
 def at_equal_loss(
     data: Any, numbers: Mapping[str, float], what: str, published: float | None = None
 ) -> Iterator[Row]:
-    """How errors at equal loss grow with what runs differ in, given by name."""
+    """Yield by what factor errors at equal loss grow with a number of the runs, given by name."""
     for quantizer, bits in BITS.items():
         errors = [data.at_loss(name, numbers, quantizer) for name in numbers]
         says = f"{bits} error at equal loss, per tenfold {what}"
@@ -92,7 +93,7 @@ def averaging(data: Any) -> Iterator[Row]:
     """In 3 bit, averaged weights have a lower loss than decayed ones."""
     average, decayed = "lawa-20", "wsd-3e-3"
     gap = data.end(average, Q3, LOSS) - data.end(decayed, Q3, LOSS)
-    yield Row("3-bit perplexity: LAWA of 20 / end of decay", data.exp(gap), 0.952)
+    yield Row("3-bit perplexity: LAWA of 20 / end of decay", np.exp(gap), 0.952)
     yield Row("3-bit loss: LAWA of 20 − end of decay", gap, -0.049, "nats")
     full = FULL_PRECISION
     gap = data.end(average, full, LOSS) - data.end(decayed, full, LOSS)
@@ -124,7 +125,7 @@ def cosine(data: Any) -> Iterator[Row]:
     }
     by_rate = sum(errors[h, "6e-4"] for h in HORIZONS) / sum(errors[h, "3e-3"] for h in HORIZONS)
     last, first = (sum(errors[h, rate] for rate in ("6e-4", "3e-3")) for h in ("190", "020"))
-    horizon = data.larger(last / first, first / last)
+    horizon = np.maximum(last / first, first / last)
     yield Row("4-bit error: effect of the peak rate / effect of the horizon", by_rate / horizon)
     yield Row("4-bit error: peak rate 6e-4 / 3e-3, over four horizons", by_rate)
     yield Row("4-bit error: longest horizon / shortest, over both rates", last / first)
@@ -143,7 +144,7 @@ def adamc(data: Any) -> Iterator[Row]:
     """AdamC leaves the 4-bit error as it is."""
     ratio = data.end("adamc-3e-3", Q4) / data.end("wsd-3e-3", Q4)
     yield Row("4-bit error at the end: AdamC / AdamW", ratio)
-    # The run with AdamW branches off at 80 % of the budget, that with AdamC is whole.
+    # The AdamW run branches at 80 % of the budget; the AdamC run starts from fresh weights.
     for label, trunk, run, late in (
         ("AdamW", STABLE, "wsd-3e-3", 0.75),
         ("AdamC", "adamc-3e-3", "adamc-3e-3", 0.95),
@@ -160,7 +161,7 @@ def curvature(data: Any) -> Iterator[Row]:
     for metric, label in CURVATURE.items():
         values = [data.end(name, FULL_PRECISION, metric) for name in RATES]
         yield Row(f"{label} at the end, per tenfold peak rate", data.tenfold(RATES, values))
-    # The curvature of LAWA is that of one seed.
+    # LAWA has its curvature measured at one seed.
     first = data.alone
     for metric, label in CURVATURE.items():
         average = first.end("lawa-20", FULL_PRECISION, metric)

@@ -1,9 +1,8 @@
 """Metrics along trajectories, with bootstrap replicates.
 
-Values have a column for each replicate. The first column is as measured. Every other one resamples
-validation blocks and calibration sets, the same ones for all trajectories. So variation that two
-values share cancels in their difference and in their ratio.
-"""
+Values have a column for each replicate; the first holds the measured values. Every other one
+resamples validation blocks and calibration sets, the same ones for all trajectories. Shared
+variation therefore cancels in differences and ratios."""
 
 import hashlib
 from collections import defaultdict
@@ -24,12 +23,11 @@ from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.train.trajectory import CURVE, Trajectory
 
 REPLICATES = 4000
-# With fewer residuals of its own, a run takes those of all runs beside it.
-LEAST = 3
+LEAST = 3  # a run with fewer residuals uses those of all runs
 
 
 class NotMeasured(Exception):
-    """Why a number has no value, in words."""
+    """The reason why a number has no value."""
 
 
 class Curve(NamedTuple):
@@ -42,14 +40,14 @@ class Curve(NamedTuple):
 
 
 def random(key: str) -> np.random.Generator:
-    """A generator that the same words always seed alike."""
+    """Return a generator that is seeded by a text."""
     return np.random.default_rng([*hashlib.sha256(key.encode()).digest()])
 
 
 @cache
 def weights(key: str, count: int) -> np.ndarray:
-    """Weights of some parts in their mean, float64 [count, replicates]: by how often each is drawn
-    (the bootstrap), scaled so that the variance is that of a mean of independent parts."""
+    """Return bootstrap weights of `count` parts, float64 [count, replicates], with unbiased
+    variance."""
     drawn = random(f"{key} {count}").multinomial(count, np.full(count, 1 / count), REPLICATES)
     off = (drawn.T - 1) * ((count / (count - 1)) ** 0.5 if count > 1 else 0.0)
     off[:, 0] = 0.0
@@ -57,7 +55,7 @@ def weights(key: str, count: int) -> np.ndarray:
 
 
 class Bootstrap:
-    """Resampled curves of some series and runs, from the raw results under their labels."""
+    """Resampled curves of some series and runs, from raw results by label."""
 
     def __init__(
         self,
@@ -74,12 +72,12 @@ class Bootstrap:
         self._off = dict[tuple[str, str], dict[str, list[float]]]()
 
     def sets(self, quantizer: str) -> Sequence[str]:
-        """Names that series have under a quantizer, one a calibration set."""
+        """Return the names of a quantizer in series, one for each calibration set."""
         return self.draws.get(quantizer, (quantizer,))
 
     def of(self, name: str, metric: str, quantizer: str, seed: int) -> Curve:
-        """A metric along a trajectory, the mean over calibration sets; or `NotMeasured`."""
-        # Kept with this object, unlike functools.cache: each claim has one, and all would not fit.
+        """Return a metric along a trajectory, the mean over calibration sets; or `NotMeasured`."""
+        # functools.cache would keep the curves of all claims in memory.
         if (key := (name, metric, quantizer, seed)) not in self._curves:
             self._curves[key] = self._of(*key)
         return self._curves[key]
@@ -104,13 +102,12 @@ class Bootstrap:
     def checkpoint(
         self, name: str, metric: str, quantizer: str, seed: int, place: int
     ) -> np.ndarray:
-        """One point of a curve [replicates], with the noise of rounding just these weights, which
-        is not a number where it is not known. In full precision nothing is rounded."""
+        """Return a point of a curve [replicates] with rounding noise, which is NaN if unknown."""
         curve, owner = self.of(name, metric, quantizer, seed), self.trunks.get(name) or name
         place %= len(curve.ids)
         if metric not in get_args(Paired) or quantizer == FULL_PRECISION:
             return curve.values[place]
-        # Along a run the loss itself changes by more than rounding.
+        # The loss changes along a run by more than rounding noise, unlike its increase.
         every = self._residuals(INCREASE if metric == LOSS else metric, quantizer)
         own = every.get(owner, [])
         residuals = own if len(own) >= LEAST else [*chain(*every.values())]
@@ -122,18 +119,16 @@ class Bootstrap:
         return np.asarray(curve.values[place] + noise)
 
     def _residuals(self, metric: str, quantizer: str) -> dict[str, list[float]]:
-        """How far checkpoints lie off the line between their neighbours, over √1.5, which is as far
-        as they would alone; by run, with the runs that branch off it."""
-        if (metric, quantizer) in self._off:
-            return self._off[metric, quantizer]
-        found = defaultdict[str, list[float]](list)
-        for name, draw, seed in self.series:
-            if draw == self.sets(quantizer)[0]:
-                values = self.of(name, metric, quantizer, seed or 0).values[:, 0]
-                off = (values[1:-1] - (values[:-2] + values[2:]) / 2) / 1.5**0.5
-                found[self.trunks.get(name) or name] += off.tolist()
-        self._off[metric, quantizer] = found
-        return found
+        """Return deviations of checkpoints from their neighbours' mean, by trunk, per
+        checkpoint."""
+        if (key := (metric, quantizer)) not in self._off:
+            found = self._off[key] = defaultdict[str, list[float]](list)
+            for name, draw, seed in self.series:
+                if draw == self.sets(quantizer)[0]:
+                    values = self.of(name, metric, quantizer, seed or 0).values[:, 0]
+                    off = (values[1:-1] - (values[:-2] + values[2:]) / 2) / 1.5**0.5
+                    found[self.trunks.get(name) or name] += off.tolist()
+        return self._off[key]
 
     def _of_series(self, series: Series, metric: str) -> Curve:
         if metric in get_args(Paired):
@@ -142,7 +137,7 @@ class Bootstrap:
                 _, full = self._losses(measurements.in_full_precision(series))
                 values = values - full if metric == INCREASE else values / full - 1
         else:
-            rows = self.rows(series)
+            rows = self._rows(series)
             rows = rows[(rows.metric == metric) & (rows.task.fillna(MEAN) == MEAN)]
             noise = random(f"{series} {metric}").standard_normal((len(rows), REPLICATES))
             noise[:, 0] = 0.0
@@ -152,28 +147,26 @@ class Bootstrap:
         return Curve([rows.id.iloc[n] for n in order], steps[order], tokens[order], values[order])
 
     def _losses(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
-        """Id, step, tokens and losses of checkpoints. Equally many blocks are one text."""
+        """Return checkpoints and losses; equal counts of blocks are taken for the same text."""
         rows, losses = self.blocks(series)
         return rows, losses @ weights(f"blocks {losses.shape[1]}", losses.shape[1])
 
     def scores(self, name: str, metric: str, quantizer: str, seed: int) -> list[Any]:
-        """A metric of every task and of their mean at a trajectory's last checkpoint."""
+        """Return a metric of every task and of their mean at a trajectory's last checkpoint."""
         if (series := self.series.get((name, quantizer, seed))) is None:
             return []
-        rows = self.rows(series)
+        rows = self._rows(series)
         rows = rows[rows.metric == metric].sort_values(["step", "tokens"], kind="stable")
         return [row for row in rows.itertuples() if row.id == rows.id.iloc[-1]]
 
-    def rows(self, series: Series) -> pd.DataFrame:
-        """All measurements of a series."""
+    def _rows(self, series: Series) -> pd.DataFrame:
         return measurements.join([series], self.inputs).rename(columns={CHECKPOINT: "id"})
 
     def blocks(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
-        """Id, step and tokens of all checkpoints, and losses, float64 [checkpoints, blocks]."""
+        """Return id, step and tokens of checkpoints, and losses, float64 [checkpoints, blocks]."""
         found = measurements.block_losses(series, self.inputs)
         manifests = measurements.manifests_of(series, self.inputs)
-        each = Trajectory(manifests).checkpoints if found else []
-        points = [(e.id, e.step, e.tokens) for e in each]
-        rows = pd.DataFrame(points, columns=["id", "step", "tokens"])
+        every = Trajectory(manifests).checkpoints if found else []
+        rows = pd.DataFrame(every, columns=["id", "step", "tokens"])
         losses = [found[name] for name in rows.id] or [np.empty(1)]
         return rows, np.stack(losses).astype(np.float64)[: len(rows)]

@@ -1,4 +1,4 @@
-"""The forest plot of claims: a row a claim, with what each scale measured and what is published."""
+"""The forest plot: a row for each claim, with measured and published ratios."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,30 +13,30 @@ from ptq_dynamics.claims.settings import FOREST
 from ptq_dynamics.figures.settings import PICTURES
 from ptq_dynamics.figures.style import SETTINGS
 
-# What is drawn of a ratio; an interval that goes on has no end there.
+# Limits of the axis; intervals may extend beyond.
 LIMITS = (1 / 8, 8.0)
 TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
-# By scale, in their order: marker, also as a letter, and shade of grey.
+# For each scale: marker, the same marker as a letter, and shade of grey.
 MARKS = (("o", "●", "0.0"), ("s", "■", "0.45"), ("^", "▲", "0.65"))
 NOTHING: dict[str, Any] = {"outcome": "not measured", "rows": []}
 
 
 def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """The claims of each scale by its name, as `claims.json` has them."""
+    """Draw the claims of each scale, as `claims.json` has them, by the scale's name."""
     first = list(next(iter(scales.values())))
     first.sort(key=lambda claim: claim["number"] or 99)
     by_name = [{each["name"]: each for each in claims} for claims in scales.values()]
-    told = [[known.get(claim["name"], NOTHING) for known in by_name] for claim in first]
+    rows = [[known.get(claim["name"], NOTHING) for known in by_name] for claim in first]
     mpl.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
     figure = Figure(figsize=(7.0, 0.26 * len(first) + 0.9), layout="constrained")
     axes = figure.add_subplot()
-    for row, claims in enumerate(told):
+    for row, claims in enumerate(rows):
         _expected(axes, row, next((each for each in claims if each["rows"]), first[row]))
         for number, ((marker, _, shade), claim) in enumerate(zip(MARKS, claims, strict=False)):
             place = row + 0.3 * (number - (len(scales) - 1) / 2)
             _measured(axes, place, claim, marker, shade)
-    outcomes = [" · ".join(map(_outcome, claims)) for claims in told]
+    outcomes = [" · ".join(map(_outcome, claims)) for claims in rows]
     names = [f"{claim['number'] or '–'}  {claim['says']}" for claim in first]
     axes.axvline(1, color="0.3", linewidth=0.8)
     axes.set(xscale="log", xlim=LIMITS, ylim=(len(first) - 0.5, -0.5))
@@ -55,7 +55,7 @@ def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
 
 
 def write(figure: Figure, folder: Path) -> None:
-    """Write the plot as PDF and PNG; equal claims give equal bytes."""
+    """Write the plot as PDF and PNG, without dates."""
     for kind in PICTURES:
         undated = {"CreationDate": None} if kind == "pdf" else {}
         figure.savefig(folder / f"{FOREST}.{kind}", metadata=undated)

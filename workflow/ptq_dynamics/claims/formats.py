@@ -6,20 +6,20 @@ from typing import NamedTuple
 
 import pandas as pd
 
-# Where numbers are written with a power of ten.
+# Numbers outside these limits are written with a power of ten.
 SMALL, LARGE = 1e-3, 1e6
-DIGITS = 4  # of a number whose error is not known
-ERROR = "{} (error)"  # head of a column of errors, by that of the values
+DIGITS = 4  # of a number without an error
+ERROR = "{} (error)"  # head of the column of errors
 
 
 class Number(NamedTuple):
-    """A measured value and its error, where that is known."""
+    """A measured value and its error, if known."""
 
     value: float
     error: float | None = None
 
     def __str__(self) -> str:
-        """With its error, to two digits of the smaller one; four digits without an error."""
+        """Return value and error to two digits of the smaller; four digits without an error."""
         value, error = self
         if not math.isfinite(value):
             return ""
@@ -36,7 +36,7 @@ Cell = str | int | Number | None
 
 
 class Table(NamedTuple):
-    """Rows of cells under heads, each of which is a column's name."""
+    """Rows of cells under the names of columns."""
 
     title: str
     heads: Sequence[str]
@@ -44,7 +44,7 @@ class Table(NamedTuple):
 
 
 def as_csv(table: Table) -> str:
-    """Comma-separated, values and errors in columns of their own, as exact as they are."""
+    """Return CSV with unrounded values and errors, each in a column."""
     columns = dict[str, list[object]]()
     for head, *cells in zip(table.heads, *table.rows, strict=True):
         columns[head] = [getattr(cell, "value", cell) for cell in cells]
@@ -55,14 +55,14 @@ def as_csv(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """A pipe table under its title."""
+    """Return a Markdown table under its title."""
     lines = [table.heads, ["---"] * len(table.heads), *_texts(table)]
     body = (f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |\n" for line in lines)
     return f"# {table.title}\n\n{''.join(body)}"
 
 
 def as_latex(table: Table) -> str:
-    """A tabular with the rules of booktabs, after its title in a comment."""
+    """Return a tabular with the rules of booktabs, after its title in a comment."""
     columns = zip(table.heads, *table.rows, strict=True)
     sides = "".join("r" if has_numbers(column) else "l" for column in columns)
     frame = pd.DataFrame(_texts(table), columns=list(table.heads))
@@ -73,7 +73,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {"csv": as_csv, "md": as_markdown, 
 
 
 def has_numbers(cells: Sequence[object]) -> bool:
-    """Whether a column has measured values."""
+    """Return whether a column has measured values."""
     return any(isinstance(cell, Number) for cell in cells)
 
 

@@ -1,11 +1,11 @@
-"""What the paper says of public models, claim by claim; below scale paper, of their miniatures."""
+"""Claims of the paper about public models, or about their miniatures below scale paper."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from ptq_dynamics.claims.claim import Claim, Row
 from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss
+from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import DEGRADATION, FULL_PRECISION, LOSS
 
 SIZES = {"1b": 3, "7b": 3, "13b": 4, "32b": 3}  # ingredients of stage 2
@@ -13,7 +13,7 @@ SHORT = "a stage has a hundred steps there, and tasks are at chance"
 
 
 def ingredients(size: str) -> list[str]:
-    """What stage 2 of an OLMo-2 ends with."""
+    """Return the ingredients of the soup after stage 2 of an OLMo-2."""
     return [f"olmo2-{size}-ingredient-{n + 1}" for n in range(SIZES[size])]
 
 

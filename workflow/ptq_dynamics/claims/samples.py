@@ -1,11 +1,10 @@
-"""The numbers that claims read, each with its bootstrap replicates.
+"""Samples: the numbers that claims read, with bootstrap replicates.
 
-A sample is float64 [replicates]; its first entry is the number as measured. `curves` resamples
-text and calibration sets; this module resamples seeds and the checkpoints of a phase. A number that
-rests on one or two checkpoints has the noise of rounding these instead.
-"""
+A sample is float64 [replicates]; its first entry is the measured number. `curves` resamples text
+and calibration sets; this module resamples seeds and the checkpoints of a phase. Numbers from one
+or two checkpoints get the rounding noise of these instead."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, floor
@@ -19,42 +18,36 @@ from ptq_dynamics.train.settings import TRAINING
 
 Sample = np.ndarray
 NOTHING = np.full(REPLICATES, np.nan)
-# A training curve is read in so many means of neighbouring records, which are alike.
-PIECES = 8
-# From so many checkpoints on, a phase is resampled as it is.
-FEW = 3
-# Beyond the last point by less than this share, a curve is read at its end.
-ROUNDING = 1e-9
-# Logarithms are taken of errors of this size at least: chance makes some negative.
-SMALLEST = 1e-5
+PIECES = 8  # means of neighbouring records of a training curve, which are correlated
+FEW = 3  # least number of checkpoints that are resampled
+ROUNDING = 1e-9  # relative tolerance of comparisons of tokens
+SMALLEST = 1e-5  # logarithms clip errors here, since noise makes some negative
 
 
 @dataclass
 class Samples:
-    """Means over some seeds; what is not measured is NaN, and its reason goes to `missing`."""
+    """Means over seeds. A missing number is NaN, and `missing` lists the reason."""
 
     curves: Bootstrap
     seeds: tuple[int, ...]
     missing: list[str] = field(default_factory=list)
 
     def has(self, name: str, quantizer: str) -> bool:
-        """Whether a trajectory is measured under a quantizer."""
+        """Return whether a trajectory is measured under a quantizer."""
         sets = self.curves.sets(quantizer)
         return any(each[0] == name and each[1] in sets for each in self.curves.series)
 
     @property
     def alone(self) -> "Samples":
-        """The same at the first seed."""
+        """The same data at the first seed only."""
         return Samples(self.curves, self.seeds[:1], self.missing)
 
     def any(self, *names: str) -> str:
-        """The first of some trajectories that is measured; the last where none is."""
+        """Return the first measured trajectory of some, or the last if none is measured."""
         return next((name for name in names if self.has(name, FULL_PRECISION)), names[-1])
 
-    # Of single checkpoints
-
     def end(self, names: Any, quantizer: str, metric: str = QUANTIZATION_ERROR) -> Sample:
-        """At the end of a trajectory, or the mean over several ends, resampled as a phase."""
+        """Return the metric at the end of a trajectory, or the mean over several ends."""
         every = (names,) if isinstance(names, str) else tuple(names)
 
         def read(seed: int) -> Sample:
@@ -75,7 +68,7 @@ class Samples:
         share: float = 1.0,
         end_of: str | None = None,
     ) -> Sample:
-        """At a share of the tokens, or where another one ends; linear between checkpoints."""
+        """Interpolate the metric at a share of the tokens, or at the tokens where `end_of` ends."""
 
         def read(seed: int) -> Sample:
             tokens = self.curves.of(name, metric, quantizer, seed).tokens
@@ -91,20 +84,18 @@ class Samples:
 
         return self._over_seeds(read)
 
-    def at_loss(self, name: str, others: Iterable[str], quantizer: str) -> Sample:
-        """The quantization error where the loss in full precision was that with which the worst of
-        some trajectories ends: for the last time, along the run and its trunk before."""
-        every = tuple(others)
+    def at_loss(self, name: str, others: Collection[str], quantizer: str) -> Sample:
+        """Return the error at the last crossing of the highest final loss of `others`."""
 
         def read(seed: int) -> Sample:
-            ends = [self.curves.of(e, LOSS, FULL_PRECISION, seed).values[-1] for e in every]
+            ends = [self.curves.of(e, LOSS, FULL_PRECISION, seed).values[-1] for e in others]
             level = np.max(ends, axis=0)
             losses = self._lineage(name, LOSS, FULL_PRECISION, seed)
             errors = self._lineage(name, QUANTIZATION_ERROR, quantizer, seed)
             crossed = (losses[:-1] - level) * (losses[1:] - level) <= 0
             if not crossed[:, 0].any():
                 raise NotMeasured(f"{name} never has a loss of {level[0]:.4g}")
-            # A replicate that never has it is read at its end.
+            # A replicate that never crosses is read at its end.
             last = (len(crossed) - 1 - np.argmax(crossed[::-1], axis=0))[None]
             (x, x_next), (y, y_next) = (
                 [np.take_along_axis(values, last + after, 0)[0] for after in (0, 1)]
@@ -115,8 +106,6 @@ class Samples:
 
         return self._over_seeds(read)
 
-    # Of phases
-
     def over(
         self,
         name: str,
@@ -126,7 +115,7 @@ class Samples:
         shares: tuple[float, float] = (2 / 3, 1.0),
         end_of: str | None = None,
     ) -> Sample:
-        """The mean over checkpoints between shares of the tokens, its own or another's."""
+        """Return the mean between two shares of the tokens of the trajectory, or of `end_of`."""
 
         def read(seed: int) -> Sample:
             curve = self.curves.of(name, metric, quantizer, seed)
@@ -137,7 +126,7 @@ class Samples:
             slack = ROUNDING * last
             places = np.flatnonzero((curve.tokens >= low - slack) & (curve.tokens <= high + slack))
             if not len(places):
-                raise NotMeasured(f"{name} is not measured there")
+                raise NotMeasured(f"{name} has no checkpoint in this phase")
             values = curve.values[places]
             if metric in TRAINING:
                 pieces = np.array_split(values, min(PIECES, len(values)))
@@ -150,10 +139,8 @@ class Samples:
 
         return self._over_seeds(read)
 
-    # Of several trajectories
-
     def distance(self, name: str, quantizer: str) -> Sample:
-        """How far quantization moves the weights at the end of the first seed, without an error."""
+        """Return how far quantization moves the final weights of the first seed; no error."""
         found = self.curves.inputs.get(f"landscape {name} {quantizer}")
         if not found:
             self.missing.append(f"the distance of {name} under {quantizer} is not measured")
@@ -162,7 +149,7 @@ class Samples:
 
     @staticmethod
     def tenfold(numbers: Mapping[str, float], values: Sequence[Sample]) -> Sample:
-        """By what factor values grow where numbers grow tenfold: least squares of logarithms."""
+        """Return the factor of a tenfold number, by least squares of logarithms."""
         if len(values) < 2:
             return NOTHING
         x = np.log10(list(numbers.values()))
@@ -170,16 +157,12 @@ class Samples:
         slope = (x[:, None] * np.log10(np.maximum(np.stack(values), SMALLEST))).sum(axis=0)
         return np.asarray(10 ** (slope / (x**2).sum()))
 
-    exp, larger = staticmethod(np.exp), staticmethod(np.maximum)
-
     def slope(
         self, names: Sequence[str], quantizer: str, metric: str, *, at_equal_loss: bool = False
     ) -> Sample:
-        """By what factor the error grows with a tenfold value of a metric, over checkpoints of
-        some runs; `at_equal_loss`: with the loss in full precision in the same regression."""
+        """Return the factor of the error for a tenfold metric, by regression over checkpoints."""
         trunks = self.curves.trunks
-        # A run and its trunk are resampled as one.
-        groups = sorted({trunks.get(name) or name for name in names})
+        groups = sorted({trunks.get(name) or name for name in names})  # resampled as one
 
         def read(seed: int) -> Sample:
             parts, owners = list[list[np.ndarray]](), list[int]()
@@ -201,7 +184,7 @@ class Samples:
         return self._over_seeds(read)
 
     def _lineage(self, name: str, metric: str, quantizer: str, seed: int) -> np.ndarray:
-        """Values of a run [checkpoints, replicates], after those of its trunk before the branch."""
+        """Return values [checkpoints, replicates] along a trunk up to the branch, and the run."""
         own = self.curves.of(name, metric, quantizer, seed)
         points = [(name, place) for place in range(len(own.ids))]
         if (trunk := self.curves.trunks.get(name)) and self.has(trunk, quantizer):
@@ -211,8 +194,7 @@ class Samples:
         return np.stack([self.curves.checkpoint(n, metric, quantizer, seed, p) for n, p in points])
 
     def _over_seeds(self, read: Callable[[int], Sample]) -> Sample:
-        """The mean over seeds, which vary by what they differ beyond the noise within each (random
-        effects, DerSimonian and Laird 1986)."""
+        """Return the mean over seeds with random effects (DerSimonian and Laird 1986)."""
         try:
             values = np.stack([read(seed) for seed in self.seeds])
         except NotMeasured as missing:
@@ -221,13 +203,13 @@ class Samples:
         mean, count = values.mean(axis=0), len(values)
         between = float(values[:, 0].var(ddof=1)) if count > 1 else 0.0
         if between:
-            # Text and calibration sets are shared; single checkpoints are no difference of seeds.
+            # Seeds share text and calibration sets, so their mean is no noise within a seed.
             noise = values[:, 1:] - values[:, 1:].mean(axis=0)
             within = float(noise.var(axis=1).sum()) / (count - 1)
             chance = random(f"seeds {count}")
             off = chance.standard_normal((count, REPLICATES))
             off -= off.mean(axis=0)
-            # Of few seeds the variance is not known well: Student's t with one less than these.
+            # Student's t, because few seeds give an uncertain variance.
             off /= np.sqrt(count * chance.chisquare(count - 1, REPLICATES))
             off[:, 0] = 0.0
             part = max(0.0, 1 - within / between) ** 0.5

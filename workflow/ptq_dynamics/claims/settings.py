@@ -1,19 +1,56 @@
-"""Claims and tables: the type of config/tables.yaml, and what their jobs are told."""
+"""Types of claims and of config/tables.yaml, and the settings of their jobs."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
 
 from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.figures.settings import Shown, ShownRun
 from ptq_dynamics.measure.settings import Series
 
 CLAIMS = "claims.json"
-FOREST = "claims"  # the plot of all, a picture
+FOREST = "claims"  # name of the plot of all claims, without suffix
 Listed = Annotated[tuple[str, ...], Once]
 
 
+class Row(NamedTuple):
+    """A number of a claim: its description, its sample (`samples.Samples`), the published value if
+    there is one, and its unit. A ratio has no unit."""
+
+    says: str
+    sample: Any
+    published: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper, which the first line of the docstring of `read` states. The first row
+    that `read` yields is a ratio and decides. The paper claims that this ratio is `above` or
+    `below` 1, or `alike`: within the factor `margin` of 1. `in_small` is the reason if miniatures
+    cannot test the claim."""
+
+    read: Callable[[Any], Iterator[Row]]
+    direction: Literal["above", "below", "alike"]
+    figures: tuple[str, ...]
+    number: int | None = None
+    margin: float = 1.0
+    in_small: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of `read`, with hyphens."""
+        return self.read.__name__.replace("_", "-")
+
+    @property
+    def says(self) -> str:
+        """The statement of the paper."""
+        return (self.read.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
 class Told(Strict):
-    """What the job of claims has to know of one: what it `says`, its seeds, the public models whose
-    `miniatures` it is about, and why it is `unmeasured`, if it is."""
+    """A claim at one scale: the public models that `miniatures` replace, and the reason if the
+    claim is `unmeasured`."""
 
     says: str
     seeds: tuple[int, ...] = ()
@@ -22,7 +59,7 @@ class Told(Strict):
 
 
 class Drawn(Strict):
-    """What a figure is drawn from: its series and runs, and the calibration sets by quantizer."""
+    """The data of a figure: its series and runs, and its calibration sets by quantizer."""
 
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
@@ -30,7 +67,7 @@ class Drawn(Strict):
 
 
 class ClaimsSettings(Strict):
-    """All claims by name, the figures that they read, and the scale's name."""
+    """All claims by name, the figures that the claims read, and the scale's name."""
 
     claims: dict[str, Told]
     figures: dict[str, Drawn]
@@ -38,12 +75,11 @@ class ClaimsSettings(Strict):
 
 
 class TableQuery(Strict):
-    """A table: of `claims`, a row for every number; or a row for every trajectory of some
-    figures, or for those alone that branch off others (`branches`). Of `runs`: the tokens, and the
-    loss in full precision and the errors under their quantizers where a run branches off and at its
-    end; `equal_loss`: also where they have the loss that the worst of them ends with; `quantizers`:
-    those under which all rows are measured, also where no figure asks for it, in a build of all
-    figures. Of `tasks`: accuracies at the end, and how much of them is lost."""
+    """A table. Kind `claims` has a row for each number of each claim. Other kinds have a row for
+    each trajectory of some figures, or only for `branches`. Kind `runs` gives tokens, loss and
+    errors at the branch point and at the end. `equal_loss` adds the errors at the highest final
+    loss of the rows. A build of all figures measures all rows under the `quantizers`. Kind `tasks`
+    gives final accuracies and their degradation."""
 
     kind: Literal["runs", "tasks", "claims"]
     title: str
@@ -54,7 +90,7 @@ class TableQuery(Strict):
 
 
 class TableRow(Strict):
-    """A trajectory in a table: label of its curve, name, seeds, and draws by quantizer."""
+    """A trajectory in a table. `draws` are the calibration sets by quantizer."""
 
     curve: str
     name: str
@@ -72,7 +108,7 @@ class Filled(Strict):
 
 
 class TablesSettings(Strict):
-    """All tables, the series that they read, and the runs they are of."""
+    """All tables, and the series and runs that the tables read."""
 
     tables: tuple[Filled, ...]
     series: tuple[Series, ...]

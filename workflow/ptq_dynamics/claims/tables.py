@@ -1,4 +1,4 @@
-"""The stage that writes tables of numbers: of runs, of tasks, and of claims."""
+"""The stage that writes tables of runs, of tasks, and of claims."""
 
 import json
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from ptq_dynamics.figures.settings import call
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.names import FULL_PRECISION
 
-# Where a branch leaves its trunk: of a cooldown, the end of the stable phase.
+# Places along a trajectory, as heads of columns name them.
 BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
 
 
 def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
-    """Write every table in every format; facts: how many rows each has."""
+    """Write every table in every format; the fact is the number of rows by table."""
     settings = context.settings
     judged = json.loads(context.input("claims").file(CLAIMS).read_text(encoding="utf-8"))
     rows, draws = dict[str, int](), dict[str, tuple[str, ...]]()
@@ -41,7 +41,7 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
 
 
 def of_runs(filled: Filled, curves: Bootstrap) -> Table:
-    """A row a trajectory: loss and errors where it branches off, at its end, at equal loss."""
+    """Return a table with loss and errors of each trajectory at some places."""
     branches = [row.name for row in filled.rows if curves.trunks.get(row.name)]
     places = [BEFORE] * bool(branches) + [END]
     places += [LEVEL] * bool(filled.table.equal_loss and filled.rows)
@@ -72,14 +72,13 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
 
 
 def _number(sample: Sample) -> Number | None:
-    """The value as measured and its standard error."""
     value = float(sample[0])
     error = float(np.std(sample[1:]))
     return Number(value, error if np.isfinite(error) else None) if np.isfinite(value) else None
 
 
 def of_tasks(filled: Filled, curves: Bootstrap) -> Table:
-    """A row a trajectory and quantizer: accuracies at the end, or how much of them is lost."""
+    """Return a table of final accuracies, and of their degradation under each quantizer."""
     called, heads = call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]
     found = list[dict[str, Cell]]()
     for row in filled.rows:
@@ -98,7 +97,7 @@ def of_tasks(filled: Filled, curves: Bootstrap) -> Table:
 
 
 def of_claims(title: str, judged: Mapping[str, Any]) -> Table:
-    """A row for every number of every claim; its outcome stands in the first, which decides."""
+    """Return a table of the numbers of all claims; the first row of a claim has its outcome."""
     rows = list[dict[str, Cell]]()
     for claim in judged["claims"]:
         about = {"No.": str(claim["number"] or ""), "Claim": claim["says"]}

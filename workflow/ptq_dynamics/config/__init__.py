@@ -1,7 +1,6 @@
-"""The types of the files under config/, and how they are read: before any job starts, with errors
-that name the file, the key, the value and what is allowed."""
+"""The types of the files under config/, and their validation before any job starts."""
 
-# ruff: noqa: F401 (other rooms have these from here)
+# ruff: noqa: F401 (other rooms import these names from this package)
 from ptq_dynamics.config.errors import require
 from ptq_dynamics.config.loading import TYPES, Config, Sweep, load, read, read_yaml, scales, schema
 from ptq_dynamics.config.miniatures import Stage

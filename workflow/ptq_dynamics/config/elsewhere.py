@@ -1,5 +1,4 @@
-"""Checkpoints that were trained elsewhere, in a local folder or on the hub: entries of `own` in
-families.yaml."""
+"""Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
 import csv
 import json
@@ -22,30 +21,28 @@ from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.train.timeline import Timeline
 from ptq_dynamics.train.trajectory import step_id
 
-# A rate is the peak where it is this close to it.
-AT_PEAK = 0.999
-# A checkpoint that is alone has no step.
-ALONE = "checkpoint"
+AT_PEAK = 0.999  # share of the peak rate from which on a rate counts as the peak
+ALONE = "checkpoint"  # id of a checkpoint without a step
 
 
 class Elsewhere(Public):
-    """Checkpoints from elsewhere, with learning rate and phase by step, where they are known."""
+    """Own checkpoints, with learning rate and phase by step as far as known."""
 
     places: dict[int | None, tuple[float | None, str]]
     skip: bool
 
     def place(self, step: int | None) -> tuple[float | None, str]:
-        """The learning rate at a step, and the phase."""
+        """Return learning rate and phase at a step."""
         return self.places.get(step, (None, self.called))
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """The first of the configuration: of random vectors that probe the curvature."""
+        """Return the first configured seed, which the random probe vectors use."""
         return timeline.seeds[:1]
 
 
 class InFolder(Elsewhere):
-    """Those in a local folder: `repository` is the folder, `files` are those of each checkpoint, by
-    its subfolder; `beside` them are files of a tokenizer."""
+    """Own checkpoints in a local folder, the `repository`. `files` has the subfolder and the files
+    of each checkpoint, `beside` the files of a shared tokenizer."""
 
     stage: ClassVar[str] = "train.local"
 
@@ -53,14 +50,13 @@ class InFolder(Elsewhere):
     beside: tuple[LocalFile, ...]
 
     def settings(self, names: Iterable[str], parameters: int) -> LocalSettings:
-        """Settings of the job that links some of its checkpoints."""
+        """Return settings of the job that links some checkpoints."""
         chosen = [LocalCheckpoint(self.checkpoint(name), *self.files[name]) for name in names]
         return LocalSettings(self.repository, tuple(chosen), self.beside, parameters)
 
 
 def settle(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
-    """A scale with the models of checkpoints from elsewhere, each with a corpus in the tokens of
-    its tokenizer; and these checkpoints by name."""
+    """Return a scale with the models and corpora of own checkpoints, and these by name."""
     models, corpora, found = dict(scale.models), dict(scale.corpora), dict[str, Public]()
     for name, entry in own.items():
         about = {"family": "own", "model": name, "called": ALONE, "skip": entry.skip}
@@ -97,7 +93,7 @@ def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, 
         beside=folders.listed(root, is_of_tokenizer),
     )
     models = [_described(path) for path, _ in chosen]
-    context = min(each.context for each in models)  # which may grow along a run
+    context = min(each.context for each in models)  # the context may grow along a run
     first, *others = (each.model_copy(update={"context": context}) for each in models)
     for (path, _), model in zip(chosen[1:], others, strict=True):
         if model != first:
@@ -119,19 +115,18 @@ def _remote(entry: Own, source: Remote, lock: Lock, about: dict[str, Any]) -> El
 
 
 def _described(folder: Path) -> Given:
-    """The model of a checkpoint; `Problem` where its files do not say it."""
+    """Return the model of a checkpoint; `Problem` if its files do not describe one."""
     from huggingface_hub import get_local_safetensors_metadata
     from safetensors import safe_open
 
     place = folder
     try:
         for place in sorted(folder.glob("model*.safetensors")):
-            safe_open(place, "numpy")  # an error where the file is cut off
+            safe_open(place, "numpy")  # raises if the file is truncated
         place = folder
-        return Given(
-            **folders.about(_read(folder / CONFIG), get_local_safetensors_metadata(folder))
-        )
-    # Of the libraries, and of configurations of other things.
+        weights = get_local_safetensors_metadata(folder)
+        return Given(**folders.about(_read(folder / CONFIG), weights))
+    # The libraries raise many types of errors.
     except Exception as error:
         reason = " ".join(str(error).split())
         raise Problem(f"{place} cannot be read ({reason}); save the model again") from error
@@ -139,21 +134,20 @@ def _described(folder: Path) -> Given:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return dict(found)
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
     except (ValueError, TypeError) as error:
-        raise Problem(f"{path} is no JSON object ({error}); restore it, or remove it") from None
+        raise Problem(f"{path} is not a JSON object ({error}); restore it, or remove it") from None
 
 
 def measured(entry: Own) -> list[tuple[Any, int | None]]:
-    """The checkpoints to measure, the last one among them: folders or revisions, with steps."""
+    """Return the folders or revisions to measure with their steps, the last included."""
     every: list[tuple[Any, int | None]]
     if isinstance(source := entry.checkpoints, Local):
         every = [*folders.checkpoints(Path(source.folder).resolve(), source.step).items()]
     else:
-        steps = {each: source.step.search(each) for each in source.revisions}
-        numbers = [(each, int(found[1]) if found else None) for each, found in steps.items()]
-        every = sorted(numbers, key=lambda pair: pair[1] or 0)
+        found = [(each, source.step.search(each)) for each in source.revisions]
+        every = [(each, int(match[1]) if match else None) for each, match in found]
+        every.sort(key=lambda pair: pair[1] or 0)
     return every[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
 
 
@@ -162,29 +156,29 @@ def _tokens(entry: Own, step: int | None) -> int | None:
 
 
 def _rates(rate: float | str | None, logged: dict[int, float]) -> dict[int, float]:
-    """Learning rates by step: that of all steps at step 0."""
+    """Return learning rates by step; a constant rate stands at step 0."""
     if not isinstance(rate, str):
         return logged if rate is None else {0: rate}
     try:
         with Path(rate).open(encoding="utf-8-sig", newline="") as file:
             found = {int(row["step"]): float(row["lr"]) for row in csv.DictReader(file)}
         if not found or not all(map(isfinite, found.values())):
-            raise ValueError("a rate is missing or no number")
+            raise ValueError("a rate is missing or not finite")
         return found
     except (OSError, KeyError, ValueError, TypeError) as error:
-        raise Problem(f"{rate} is no CSV file with the columns step and lr ({error})") from None
+        raise Problem(f"{rate} is not a CSV file with the columns step and lr ({error})") from None
 
 
 def _places(
     rates: Mapping[int, float], steps: list[int | None]
 ) -> dict[int | None, tuple[float | None, str]]:
-    """Learning rate, between known steps along a line, and phase at some steps."""
+    """Return learning rate, interpolated linearly, and phase by step."""
     import numpy as np
 
     known = sorted(rates)
     values, found = [rates[step] for step in known], dict[int | None, tuple[float | None, str]]()
     at_peak = [step for step in known if rates[step] >= AT_PEAK * max(values)]
-    # A cosine leaves its peak at once.
+    # A cosine has its peak rate at one step only.
     after = "cooldown" if len(at_peak) > 1 else "decay"
     for step in (each for each in steps if known and each is not None):
         phase = "stable" if step <= at_peak[-1] or len(known) == 1 else after

@@ -1,4 +1,4 @@
-"""What is wrong with a file of configuration, in one line that names the whole key."""
+"""Errors in configuration files, in one line that names the whole key."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ from ptq_dynamics.base.problem import Problem
 
 Key = tuple[Any, ...]
 
-# Messages of pydantic that speak of Python.
+# Replacements for messages of pydantic that use terms of Python.
 MESSAGES = {
     "missing": "is required and missing",
     "union_tag_not_found": "is required and missing",
@@ -24,15 +24,15 @@ MESSAGES = {
     "union_tag_invalid": "must be one of {expected_tags}",
 }
 LONGEST_VALUE = 80
-# Names of a kind that an error lists: those that are this near, or else the nearest.
+# An error lists names with at least this similarity, or else the most similar ones.
 NEAR, MOST_NAMED = 0.8, 8
 
 
 def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `Problem` when a name is not one of those known."""
+    """Raise `Problem` if a name is not among those known."""
     for name in names:
         if name not in known:
-            # Without zeros in front of numbers: fig4 is fig04.
+            # Without leading zeros of numbers, so that fig4 matches fig04.
             plain, *others = (re.sub(r"(?<!\d)0+(?=\d)", "", each) for each in (name, *known))
             ratios = [difflib.SequenceMatcher(None, plain, each).ratio() for each in others]
             ordered = sorted(zip(ratios, known, strict=True), key=lambda each: (-each[0], each[1]))
@@ -42,11 +42,11 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
 
 
 def problem(error: ValidationError, data: Any, place: str) -> Problem:
-    """The first error in the content `data` of `place`. What the alternatives of a type say of one
-    value is one error."""
+    """Return the first error in the content `data` of `place`, with all alternatives of its
+    value."""
     found = [(_key(details, data), details) for details in error.errors()]
     first = found[0][0]
-    # Of alternatives, the one that got deepest is the one that was meant.
+    # The alternative with the deepest error is probably the intended one.
     deepest = max((key for key, _ in found if key[: len(first)] == first), key=len)
     chosen = [details for key, details in found if key == deepest]
     named = ".".join(str(part) for part in deepest)
@@ -55,7 +55,7 @@ def problem(error: ValidationError, data: Any, place: str) -> Problem:
 
 
 def _key(details: ErrorDetails, data: Any) -> Key:
-    """Keys and indices of the data that lead to an error, without the names of types."""
+    """Return the keys and indices that lead to an error, without names of types."""
     key = list[Any]()
     for part in details["loc"]:
         is_index = isinstance(data, list) and isinstance(part, int) and part < len(data)
@@ -80,7 +80,7 @@ def _message(details: ErrorDetails) -> str:
 
 
 def _value(details: ErrorDetails) -> str:
-    """The value that is wrong, where it is short and says more than its key."""
+    """Return the wrong value if it is short and adds something to its key."""
     value, kind = details["input"], details["type"]
     if kind == "union_tag_invalid":
         value = value[details["ctx"]["discriminator"].strip("'")]

@@ -1,7 +1,6 @@
-"""Types of config/families.yaml: public families, their runs, and what is made of these.
+"""Types of config/families.yaml: public families, their runs, and averages of their checkpoints.
 
-Lengths are tokens of the real runs. What scales make of them is in `miniatures` and `releases`.
-"""
+Lengths are tokens of the real runs; `miniatures` and `releases` adapt them to a scale."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -20,33 +19,28 @@ from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Shape
 
 FILE = "config/families.yaml"
-# They become folders.
-Revisions = Annotated[tuple[Name, ...], Once]
-# As https://huggingface.co/OWNER/NAME has it.
+Revisions = Annotated[tuple[Name, ...], Once]  # names of folders
+# OWNER/NAME on https://huggingface.co.
 Repository = Annotated[str, Field(pattern=r"^([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*$")]
 Floor = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[float, Field(ge=1, le=1e18)]
 
-
-# Made once: every start of Snakemake checks all models.
+# Built once, because every start of Snakemake validates all models.
 MODEL: TypeAdapter[Architecture] = TypeAdapter(AnyArchitecture)
 
 
 def _with_context(model: Any) -> Any:
-    # A scale says how much a model reads at once.
-    return {"context": 2, **model} if isinstance(model, dict) else model
+    return {"context": 2, **model} if isinstance(model, dict) else model  # scales set it
 
 
 class Family(Strict):
-    """What is known of a family: what figures call it, tokens of a step, peak learning rate (where
-    publications give another one too, that as `other_peak_lr`, and figures mark the rate), steps of
-    the warmup, model, optimizer, and what is `uncertain` of it; and what its `miniature` changes
-    of the model, at the widths that a scale multiplies, with an optimizer of its own where the
-    family's makes no sense for so few steps. Its checkpoints are revisions of a `repository`, in
-    whose names `step_in` (with one group) finds the step, in `steps_each`; `convert` where weights
-    are pickles; `reads_as` names another family with the same tokenizer; weights have a `format` of
-    their own where transformers does not read them. Those that are `unreadable`, and why, are not
-    fetched."""
+    """A public family. Figures show the `label`, and mark the rate if publications also give
+    `other_peak_lr`. `tokens_per_step` and `warmup` (steps) are those of the real runs. `miniature`
+    overrides fields of `model`, at widths that a scale multiplies, and `miniature_optimizer` the
+    optimizer. Checkpoints are revisions of a `repository`; the one group of `step_in` finds the
+    step in their names, in units of `steps_each`. `convert` is for pickled weights, `format` for
+    weights that transformers does not read. `reads_as` names a family with the same tokenizer.
+    `unreadable` is the reason if the checkpoints cannot be fetched."""
 
     label: Annotated[str, Field(min_length=1)]
     repository: Repository | None = None
@@ -69,9 +63,8 @@ class Family(Strict):
 
 
 class Pretraining(Strict):
-    """A run of a family from fresh weights over so many `tokens`, at the family's peak rate unless
-    it has one of its own. A cosine ends at its `horizon`, beyond the run where it is cut short, at
-    the share `floor` of the peak."""
+    """A run from fresh weights over `tokens`. A cosine ends at its `horizon`, beyond the run if
+    this is cut short, at the share `floor` of the peak rate. `peak_lr` overrides the family's."""
 
     family: str
     schedule: Literal["constant", "cosine"]
@@ -83,10 +76,10 @@ class Pretraining(Strict):
 
 
 class Phase(Strict):
-    """What goes on from the end of a run over so many `tokens`: `steady` ones at its rate, then
-    down to the share `floor` of the trunk's peak; on other text, with a `batch` so many times as
-    large, where that is said. The steps of its revisions go on from the trunk's, or it `restarts`.
-    Averages of its last checkpoints take those that its authors `averaged`, if they are named."""
+    """A continuation of a run over `tokens`: `steady` tokens at its rate, then a cooldown to the
+    share `floor` of the trunk's peak rate. `batch` is relative to the trunk's. The steps of its
+    revisions continue those of the trunk unless it `restarts`. `averaged` names the revisions that
+    the authors averaged."""
 
     trunk: str
     tokens: Tokens
@@ -101,11 +94,10 @@ class Phase(Strict):
 
 
 class Later(Strict):
-    """A stage that comes `after` a run with nothing but its weights, called `stage` in tables: over
-    so many `tokens`, where they are known, a warmup over a share of them to `peak_lr`, then half a
-    cosine to the share `floor` of that, towards an `objective`, on sequences `longer` so many times
-    than in pre-training, with a base of the rotary embedding and an optimizer of its own where they
-    are said. The steps of its revisions begin anew; they may have none."""
+    """A stage `after` a run, from its weights alone; tables show the name `stage`. The schedule is
+    a warmup over a share of the `tokens` to `peak_lr`, then half a cosine to the share `floor` of
+    it. Sequences are `longer` by this factor than in pre-training. The steps of its revisions start
+    at zero; revisions may have no step."""
 
     after: str
     stage: str
@@ -123,15 +115,15 @@ class Later(Strict):
 
 
 class Release(Strict):
-    """Revisions of a family's repository, or of another one, that stand at no step of a run, as the
-    mean of several that its authors made. No miniature stands for them."""
+    """Revisions without a step in a run, such as means by the authors, in a family's repository or
+    in another one. No miniature replaces them."""
 
     release_of: str
     repository: Repository | None = None
     revisions: Annotated[Revisions, Field(min_length=1)]
 
 
-# By what stands in an entry of each kind and in no other.
+# Keys that occur in entries of one kind only.
 KINDS = {"trunk": Phase, "release_of": Release, "after": Later}
 
 
@@ -149,16 +141,15 @@ AnyFamilyRun = Annotated[
 
 
 class Local(Strict):
-    """Checkpoints of Hugging Face in the subfolders of a `folder`, in whose names the pattern
-    `step` finds the step, with one group."""
+    """Checkpoints of Hugging Face in the subfolders of a `folder`; the one group of the pattern
+    `step` finds the step in their names."""
 
     folder: str
     step: re.Pattern[str] = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")
 
 
 class Remote(Strict):
-    """Revisions of a repository, in whose names the pattern `step` finds the step, with one
-    group."""
+    """Revisions of a repository; the one group of `step` finds the step in their names."""
 
     repository: Repository
     revisions: Annotated[Revisions, Field(min_length=1)]
@@ -166,11 +157,11 @@ class Remote(Strict):
 
 
 class Own(Strict):
-    """A run of checkpoints from elsewhere. Its learning rate is one `rate`, or stands in a CSV file
-    with the columns step and lr, or else in the trainer_state.json of the last checkpoint. One in
-    `every` is measured, besides the last, or the `last` ones. With `skip`, matrices that a
-    quantizer does not take stay in full precision. The `model` is that of the first checkpoint in a
-    folder unless it is given."""
+    """Own checkpoints. The learning rate is a number `rate`, or a CSV file with the columns step
+    and lr, or else the trainer_state.json of the last checkpoint. One checkpoint in `every` is
+    measured, besides the last, or the `last` ones. With `skip`, matrices that a quantizer does not
+    support stay in full precision. A missing `model` is read from the first checkpoint of a
+    folder."""
 
     checkpoints: Local | Remote
     tokens_per_step: Tokens | None = None
@@ -182,8 +173,7 @@ class Own(Strict):
 
 
 class Families(Strict):
-    """Families, their runs, and averages of their checkpoints, by name; and checkpoints of one's
-    `own`."""
+    """Families, their runs and averages of their checkpoints, and `own` checkpoints, by name."""
 
     families: Named[Family]
     runs: Named[AnyFamilyRun]
@@ -191,21 +181,22 @@ class Families(Strict):
     own: Named[Own] = {}
 
     def check(self) -> None:
-        """Raise `Problem` where families and runs do not fit together."""
+        """Raise `Problem` if families and runs do not fit together."""
         for name, run in self.runs.items():
             place, own = f"{FILE}: runs.{name}", self.family_of(name)
             require(f"{place}.family", "family", [own], self.families)
             least = self.families[own].tokens_per_step
             if isinstance(run, Phase) and run.tokens - (run.steady or 0) < least * run.batch:
-                raise Problem(f"{place}.tokens, but for steady ones, must be {least:g}, a step's")
+                raise Problem(f"{place}.tokens minus steady must be at least one step, {least:g}")
 
     def family_of(self, name: str) -> str:
-        """Name of the family of a run."""
+        """Return the name of a run's family."""
         run = self.runs[name]
         return run.release_of if isinstance(run, Release) else self.first(name)[1].family
 
     def first(self, name: str) -> tuple[str, Pretraining]:
-        """The run from fresh weights that one goes back to; `Problem` where there is none."""
+        """Return the run from fresh weights in a lineage, with its name; `Problem` if there is
+        none."""
         seen = [name]
         while not isinstance(run := self.runs[seen[-1]], Pretraining):
             key = "trunk" if isinstance(run, Phase) else "after"
@@ -217,7 +208,7 @@ class Families(Strict):
         return seen[-1], run
 
     def tokens_before(self, name: str) -> float | None:
-        """Tokens up to where a run begins, if those of all before are known."""
+        """Return the tokens before the first step of a run; None if they are unknown."""
         run = self.runs[name]
         if isinstance(run, Pretraining | Release):
             return 0

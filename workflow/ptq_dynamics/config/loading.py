@@ -1,9 +1,8 @@
-"""Reading and checking all files under config/.
+"""Reading and validating all files under config/.
 
-In runs.yaml and families.yaml an entry with a key `over` stands for all combinations of its lists:
-`wsd-{size}: {over: {size: [70m, 160m]}, model: "{size}", ...}` makes wsd-70m and wsd-160m. What
-stands in braces gives way to the list's value, in the name and in every text of the entry.
-"""
+In runs.yaml and families.yaml an entry with a key `over` generates entries for all combinations of
+its lists: `wsd-{size}: {over: {size: [70m, 160m]}, model: "{size}", ...}` generates wsd-70m and
+wsd-160m. The list's value replaces the braces in the name and in every text of the entry."""
 
 import re
 from collections import Counter
@@ -34,16 +33,15 @@ Task = Annotated[tasks.Task, OneOf("ptq_dynamics.measure.tasks", by="source")]
 
 
 def _words(value: Any) -> Any:
-    # From the command line: --config figures="fig04 fig06" more_seeds=102
+    # --config figures="fig04 fig06" more_seeds=102
     if isinstance(value, int):
         return [value]
     return value.split() if isinstance(value, str) and value != "all" else value
 
 
 class Choice(Strict):
-    """What to build: the scale, the seed of initial weights and data order, and further seeds of
-    what headline figures show; the figures; and whether to look for damage at all bytes of
-    results."""
+    """What to build: scale, figures, the seed of initial weights and data order, and additional
+    seeds of headline figures. `deep` verifies every byte of the results."""
 
     scale: Name
     seed: Seed
@@ -63,8 +61,8 @@ class Backends(Strict):
 
 
 class Sweep(Strict):
-    """What `make sweep` trains: candidates for settings of a scale, each with what it changes in
-    the scale's file, compared by the last losses of `runs`, and by whether `trunk` still learns."""
+    """What `make sweep` trains: `candidates` with their changes to the file of a scale. The sweep
+    compares the last losses of `runs`, and whether `trunk` still learns."""
 
     scale: Name
     seed: Seed
@@ -74,8 +72,9 @@ class Sweep(Strict):
 
 
 class WithFamilies(Runs):
-    """Those of runs.yaml and families.yaml: runs, averages, and `public` models, whose checkpoints
-    are fetched; why there are none of others; and which names stand in families.yaml."""
+    """The runs and averages of runs.yaml and families.yaml, and the `public` models that are
+    downloaded. `unknown` has the reasons why other entries cannot be built, `families` the names
+    from families.yaml."""
 
     public: dict[str, releases.Public] = Field(exclude=True)
     unknown: dict[str, str] = Field(exclude=True)
@@ -88,7 +87,7 @@ class WithFamilies(Runs):
 
 
 class Config(Strict):
-    """All of config/, for one scale, with its families as that has them."""
+    """All of config/ for one scale."""
 
     choice: Choice
     scale: Scale
@@ -100,28 +99,27 @@ class Config(Strict):
     tables: Named[TableQuery]
 
 
-# The type of every file, by name without suffix; every file under scales/ is a scale.
+# Types of the files by name without suffix; the files under scales/ have the type `scale`.
 TYPES: dict[str, Any] = {"config": Choice, "families": Families, "sweep": Sweep}
 TYPES |= {name: field.annotation for name, field in Config.model_fields.items() if name != "choice"}
 TYPES["runs"] = Runs
-# The files of a folder, beside those of scales and sweeps.
+# Files directly in the folder config/.
 FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name not in ("scale", "sweep")]
-# What of a choice `make` calls otherwise.
+# Variables of `make` by the key of a choice.
 BY_MAKE = {"scale": "SCALE", "figures": "FIGURES", "more_seeds": "SEEDS"}
 
 
 def scales(folder: Path = Path("config")) -> list[str]:
-    """Names of the scales: those of the files under `folder`/scales."""
+    """Return the names of the scales, from the files under `folder`/scales."""
     return sorted(path.stem for path in folder.glob("scales/*.yaml"))
 
 
 def load(choice: dict[str, Any], folder: Path) -> Config:
-    """All files under `folder`, checked, for the scale and figures of `choice`; raises `Problem`
-    with file, key, value and what is allowed."""
+    """Return all files under `folder`, validated for a choice; `Problem` names file and key."""
     for path in folder.glob("[!.]*.y*ml"):
         require(str(path), "file of configuration", [path.name], FILES)
-    # All parts but the choice and the scale.
-    parts = {name: read(folder / f"{name}.yaml", name) for name in [*Config.model_fields][2:]}
+    files = [name for name in Config.model_fields if name not in ("choice", "scale")]
+    parts = {name: read(folder / f"{name}.yaml", name) for name in files}
     place = folder / "config.yaml"
     written = read_yaml(place)
     try:
@@ -164,29 +162,29 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The JSON schema of a file: `runs` for runs.yaml, `scale` for those under scales/, ..."""
+    """Return the JSON schema of a file by its name in `TYPES`."""
     require("--help-keys", "file of configuration", [name], TYPES)
     return TypeAdapter(TYPES[name]).json_schema()
 
 
-# Written in C where PyYAML was built so: every start of Snakemake reads all files.
+# The loader in C, if PyYAML has it: every start of Snakemake reads all files.
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(LOADER):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        # Of a key that is there twice, YAML takes the last one in silence.
+        # YAML silently takes the last of duplicate keys.
         seen = set[Any]()
         for key, _ in node.value:
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise ValueError(f"{key.value} is there twice, again in line {line}; keep one")
+                raise ValueError(f"line {line} repeats the key {key.value}; keep one")
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> Any:
-    """Content of a YAML file; `Problem` when it is missing, no YAML, or has a key twice."""
+    """Return the content of a YAML file; `Problem` if it is missing or invalid."""
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
@@ -194,11 +192,11 @@ def read_yaml(path: Path) -> Any:
             f"{path} is missing; run this in the checkout, or restore it with git checkout {path}"
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
-        raise Problem(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+        raise Problem(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
 
 
 def read(path: Path, name: str) -> Any:
-    """What a file of a type, by its name in `TYPES`, holds; raises `Problem` as `load` does."""
+    """Return a file of a type in `TYPES`; raises `Problem` as `load` does."""
     content = read_yaml(path)
     for section in ("runs", "averages") if name in ("runs", "families") else ():
         if isinstance(content, dict) and isinstance(content.get(section), dict):
@@ -207,7 +205,7 @@ def read(path: Path, name: str) -> Any:
 
 
 def expand(entries: Mapping[Any, Any], place: str) -> dict[str, Any]:
-    """Entries with those that stand for many, written out; `Problem` when two have one name."""
+    """Return entries with all combinations of `over`; `Problem` if two get one name."""
     found = dict[str, Any]()
     for written, entry in entries.items():
         lists = entry.get("over", {}) if isinstance(entry, dict) else {}

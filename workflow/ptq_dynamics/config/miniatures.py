@@ -1,11 +1,13 @@
-"""Miniatures of public families: what a scale without a hub trains in their place.
+"""Miniatures of public families: the runs that a scale without a hub trains in their place.
 
-A miniature has its family's shares of steps and tokens, its sum of rate times weight decay, and a
-peak rate by the ratio of the widths. `ptq-dynamics dev regime` states what cannot be kept."""
+A miniature keeps the family's shares of steps and tokens and its sum of rate times weight decay.
+The ratio of widths scales the peak rate. `ptq-dynamics dev regime` shows the remaining differences.
+"""
 
 from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
+from operator import attrgetter
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,7 +16,7 @@ from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import FILE, MODEL, Families, Later, Phase, Pretraining, Release
-from ptq_dynamics.config.runs import Branch, Run, Whole, nearest, step_of
+from ptq_dynamics.config.runs import Branch, Run, Whole, nearest
 from ptq_dynamics.config.scale import Miniatures, Scale
 from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.train.architectures import Architecture
@@ -25,8 +27,8 @@ from ptq_dynamics.train.trajectory import step_id
 
 
 class InSmall(Run):
-    """A run over its `length` whose rate `used_lr`, optimizer and warmup are this scale's already,
-    of which about so many `points` are measured; `unknown` is what is uncertain of it."""
+    """A run whose rate `used_lr`, optimizer and warmup are already those of the scale. About
+    `points` checkpoints are measured. `unknown` is what is uncertain of the public model."""
 
     used_lr: Rate
     length: Share
@@ -36,51 +38,51 @@ class InSmall(Run):
     unknown: str | None
 
     def peak(self, timeline: Timeline) -> float:
-        """Its peak learning rate."""
+        """Return the peak learning rate."""
         return self.used_lr
 
     def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
-        """Its own."""
+        """Return the optimizer."""
         return self.optimizer
 
     def warmup_steps(self, timeline: Timeline) -> int:
-        """Steps of its warmup."""
+        """Return the steps of the warmup."""
         return timeline.steps(self.warmup)
 
     def measured_every(self, timeline: Timeline) -> int:
-        """So that there are as many as the scale says."""
+        """Return the interval that gives about `points` checkpoints."""
         return max(1, timeline.steps(self.length) // self.points)
 
 
 class Miniature(InSmall, Whole):  # type: ignore[misc]
-    """A run of a family in small; `peak_lr` is the family's, perhaps an uncertain one."""
+    """A miniature of a run; `peak_lr` is the family's, which may be uncertain."""
 
     uncertain_rate: bool
 
 
 class MiniaturePhase(Branch):
-    """A phase of a family in small."""
+    """A miniature of a phase."""
 
     points: Count
     cooldown_points: Count
 
     def measured_every(self, timeline: Timeline) -> int:
-        """So that there are as many of its cooldown as the scale says."""
+        """Return the interval that gives `cooldown_points` checkpoints in the cooldown."""
         return max(1, timeline.steps(self.cooldown) // self.cooldown_points)
 
     def measured(self, timeline: Timeline) -> list[Point]:
-        """Those of its cooldown, and as many as of a run on the way there."""
+        """Return the measured checkpoints of the cooldown, and `points` before it."""
         (first, _), start = self.ends(timeline), self.cooldown_start(timeline)
         known, every = self.checkpoints(timeline), max(1, (start - first) // self.points)
-        late = {point for point in super().measured(timeline) if step_of(point) >= start}
-        return sorted({known[0], *nearest(known, range(first, start, every)), *late}, key=step_of)
+        late = {point for point in super().measured(timeline) if (point.step or 0) >= start}
+        early = {known[0], *nearest(known, range(first, start, every))}
+        return sorted(early | late, key=attrgetter("step"))
 
 
 class Stage(InSmall):
-    """A stage after pre-training, called `name` in tables, which goes on with the weights at the
-    end of the run that it comes `after`, and with nothing else of it: a warmup, then half a cosine
-    to the share `floor` of its rate, towards an `objective`, in a `batch` of sequences of `context`
-    tokens. What is measured of it reads what is measured of the run before."""
+    """A stage after pre-training, from the weights at the end of the run `after` alone. Tables show
+    the name. The schedule is a warmup, then half a cosine to the share `floor` of the rate. `batch`
+    is in sequences of `context` tokens. The stage is measured on the text of the run before."""
 
     after: str
     name: str
@@ -91,16 +93,16 @@ class Stage(InSmall):
     corpus: str | None
 
     def sources(self) -> Mapping[str, str]:
-        """The run it comes after."""
+        """Return the run before."""
         return {"after": self.after}
 
     def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
-        """What is uncertain of it, and of that."""
+        """Return what is uncertain of the stage and of the run before."""
         before, rate = super().uncertain(timeline)
         return "; ".join(filter(None, (self.unknown, before))) or None, rate
 
     def trained(self, timeline: Timeline) -> TrainedShape:
-        """With what is its own."""
+        """Return the shape with the stage's own fields."""
         model = self.before(timeline).trained(timeline).model
         if self.rotary_base is not None:
             model = model.model_copy(update={"rotary_base": self.rotary_base})
@@ -108,18 +110,18 @@ class Stage(InSmall):
         return TrainedShape(model, corpus, self.context, None, self.batch)
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
-        """From the end of the run before, over its length."""
+        """Return the end of the run before, and the stage's own end."""
         _, first = self.before(timeline).ends(timeline)
         return first, first + timeline.steps(self.length)
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
-        """One so often after its beginning, which is the end of the run before, and its end."""
+        """Return checkpoints at regular steps and at the end, but not at the beginning."""
         (first, last), every = self.ends(timeline), self.measured_every(timeline)
         steps = sorted({*range(first + every, last, every), last})
         return [Point(step_id(step), step) for step in steps]
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Its text is of the tokenizer of the run before, as its objective needs it."""
+        """Require dialogues if the objective needs them."""
         super().check(place, timeline)
         corpus = self.trained(timeline).corpus
         is_dialogues = isinstance(timeline.scale.corpora[corpus], DialoguesCorpus)
@@ -133,25 +135,24 @@ class Stage(InSmall):
 def settle(
     families: Families, scale: Scale, file: str, small: Miniatures
 ) -> tuple[Scale, dict[str, Run], dict[str, str]]:
-    """The scale of a file with the families' models; their runs and phases in small, by name; and
-    why there are no miniatures of others."""
+    """Return the scale with miniature models, the miniatures by name, and reasons for gaps."""
     require(f"{file}: miniatures.exponents", "family", small.exponents, families.families)
-    require(f"{file}: models, of which miniatures take the text,", "model", ["main"], scale.models)
-    models = {
-        f"miniature of {name}": _model(families, name, scale, small) for name in families.families
-    }
-    scale = scale.model_copy(update={"models": {**scale.models, **models}})
+    require(f"{file}: models (miniatures read the text of main)", "model", ["main"], scale.models)
+    models = dict(scale.models)
+    for name in families.families:
+        models[f"miniature of {name}"] = _model(families, name, scale, small)
+    scale = scale.model_copy(update={"models": models})
     found, unknown = dict[str, Run](), dict[str, str]()
     for name, run in families.runs.items():
         if isinstance(run, Release):
-            unknown[name] = "no miniature stands for what authors made of several checkpoints"
+            unknown[name] = "a mean of checkpoints by the authors has no miniature"
         else:
-            found[name] = _Way(families, name, scale, small).made(name, run)
+            found[name] = _Lineage(families, name, scale, small).made(name, run)
     return scale, found, unknown
 
 
 def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Architecture:
-    """A family's miniature model, which reads what the scale's main model does."""
+    """Return a family's miniature model, with the context and corpus of the scale's main model."""
     family, main = families.families[name], scale.models["main"]
     shape = {**family.model.model_dump(), **family.miniature}
     shape |= {"context": main.context, "corpus": main.corpus}
@@ -165,16 +166,15 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
         raise problem(error, shape, f"{FILE}: families.{name}.miniature") from None
 
 
-class _Way:
-    """The run from fresh weights that a run `of` a family goes back to, with its longest phase,
-    which a scale's steps stand for; and what is made of it in small."""
+class _Lineage:
+    """The lineage of a run with its longest phase, which takes a scale's steps, and its
+    miniatures."""
 
     def __init__(self, families: Families, of: str, scale: Scale, small: Miniatures) -> None:
         name, self.run = families.first(of)
         self.small, self.budget, self.context = small, scale.budget, scale.models["main"].context
         self.family = families.families[self.run.family]
         model = scale.models[f"miniature of {self.run.family}"]
-        # What a miniature's rate is of the family's.
         power = small.exponents.get(self.run.family, small.rate_exponent)
         self.ratio = float((self.family.model.width / model.width) ** power)
         every = (each for each in families.runs.values() if isinstance(each, Phase))
@@ -185,17 +185,16 @@ class _Way:
         self.batch = max(1, scale.regime.batch // self.most)
 
     def steps(self, tokens: float, batch: int = 1) -> int:
-        """Steps that so many tokens of the family are here, with so many times its batch."""
+        """Return the steps for tokens of the family, with a multiple of the batch."""
         steps = self.small.length * self.budget * self.most
         return max(1, round(Fraction(tokens) / self.tokens * steps / batch))
 
     def share(self, steps: Fraction | int) -> Fraction:
-        """So many steps, one at least, as a share of the scale's budget; above 1 where they do not
-        fit, which the types of runs refuse."""
+        """Return steps, at least one, as a share of the budget, above 1 if they do not fit."""
         return Fraction(max(1, round(steps)), self.budget)
 
     def made(self, name: str, run: Pretraining | Phase | Later) -> Run:
-        """A run of it in small."""
+        """Return the miniature of a run."""
         kind: type[Run]
         match run:
             case Pretraining():

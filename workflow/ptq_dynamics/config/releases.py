@@ -1,6 +1,4 @@
-"""Public models at a scale with the hub: runs with released checkpoints, and released models.
-Steps, tokens and rates of a checkpoint follow from its revision's name and the family's
-schedule."""
+"""Public models at a scale with the hub."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -20,7 +18,7 @@ from ptq_dynamics.train.trajectory import Checkpoint
 
 
 class ReleasedRevision(NamedTuple):
-    """Step and tokens of a revision, where it has them, and what it is locked to, if it is."""
+    """Step and tokens of a revision, if it has them, and its entry in the lock, if any."""
 
     step: int | None
     tokens: int | None
@@ -28,9 +26,9 @@ class ReleasedRevision(NamedTuple):
 
 
 class Public(PlannedTrajectory):
-    """What was released of a public model: `revisions` of a repository, by name; of one phase,
-    `called` so in tables, with the `schedule` of its learning rate where that is known. Before the
-    step `first` the `earlier` schedule holds, that of the run it branches off."""
+    """Released checkpoints of a public model: `revisions` of a repository by name. They belong to
+    one phase, which tables call `called`, with the `schedule` if it is known. Before the step
+    `first`, the `earlier` schedule of the trunk applies."""
 
     stage: ClassVar[str] = "train.fetch"
 
@@ -47,8 +45,7 @@ class Public(PlannedTrajectory):
     first: int = 0
 
     def place(self, step: int | None) -> tuple[float | None, str]:
-        """The learning rate of the update after `step` updates, where both are known, and the phase
-        of a run that a revision there belongs to."""
+        """Return the learning rate of the next update, if known, and the phase at a step."""
         if self.schedule is None or step is None:
             return None, self.called
         before = self.earlier if step < self.first else None
@@ -56,7 +53,7 @@ class Public(PlannedTrajectory):
         return rate, schedules.phase(self.schedule, step)
 
     def settings(self, names: Iterable[str], parameters: int) -> Any:
-        """Settings of the job that makes some of its checkpoints."""
+        """Return settings of the job that downloads some checkpoints."""
         fetched = []
         for name in names:
             entry = self.revisions[name].entry
@@ -66,31 +63,31 @@ class Public(PlannedTrajectory):
         return FetchSettings(**about, revisions=tuple(fetched), parameters=parameters)
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """The checkpoint of a revision."""
+        """Return the checkpoint of a revision."""
         step, tokens, _ = self.revisions[name]
         return Checkpoint(name, step, tokens, *self.place(step))
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
-        """One a revision."""
+        """Return a checkpoint for each revision."""
         return [Point(name, each.step) for name, each in self.revisions.items()]
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
-        """That of its model; nothing is trained."""
+        """Return the shape of the model, which is not trained."""
         shape = timeline.scale.models[self.model]
         return TrainedShape(shape, shape.corpus, shape.context, None, 1)
 
     def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
-        """What is uncertain of its family."""
+        """Return what is uncertain of the family."""
         return self.unknown, self.uncertain_rate
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """One that means nothing: it is as it was released."""
+        """Return a placeholder seed."""
         return (0,)
 
 
 class PublicRun(Public):
-    """A run, which may branch off its `trunk`; `batch` in tokens. Averages of the last ones take
-    those that were `averaged`, if any are named."""
+    """A released run, or a branch of its `trunk`. `batch` is in tokens. Averages take the
+    `averaged` revisions, if any are named."""
 
     trunk: str | None
     schedule: schedules.Schedule
@@ -103,13 +100,12 @@ class PublicRun(Public):
 def settle(
     families: Families, scale: Scale, file: str, lock: Lock
 ) -> tuple[Scale, dict[str, Public], dict[str, str]]:
-    """The scale of a file with the families' models, each with a corpus of its tokenizer; the
-    public models by name; and why there are none of others."""
+    """Return the scale with the families' models, public models by name, and reasons for gaps."""
     main = scale.corpora["main"]
     if not isinstance(main, DatasetsCorpus):
         raise Problem(
-            f"{file}: has no miniatures and no corpora.main of source datasets; add miniatures to "
-            "train models in place of public ones, or the corpus to measure released checkpoints"
+            f"{file}: set miniatures to train models in place of public ones, or corpora.main with "
+            "source datasets to measure released checkpoints"
         )
     models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
     context = scale.models["main"].context
@@ -120,12 +116,8 @@ def settle(
         models[name] = family.model.model_copy(update=reading)
         if family.reads_as is None:
             tokenizer = lock.get(family.repository, {}).get("tokenizer")
-            changed = {
-                "tokenizer": family.repository,
-                "tokenizer_revision": tokenizer.commit if tokenizer else None,
-                "vocabulary": family.vocabulary,
-                "train": 0,
-            }
+            changed = {"tokenizer": family.repository, "vocabulary": family.vocabulary, "train": 0}
+            changed["tokenizer_revision"] = tokenizer.commit if tokenizer else None
             corpora[name] = main.model_copy(update=changed)
     found, unknown = dict[str, Public](), dict[str, str]()
     for name, run in families.runs.items():
@@ -152,7 +144,7 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
         "uncertain_rate": family.other_peak_lr is not None,
         "called": run.stage if isinstance(run, Later) else "released",
     }
-    # Of a stage, only where the lengths of all that comes before are known, and its own.
+    # Steps need the lengths of the run and of all runs before.
     if isinstance(run, Release) or run.tokens is None or before is None:
         nothing = {each: ReleasedRevision(None, None, locked.get(each)) for each in run.revisions}
         return Public(**common, revisions=nothing)
@@ -186,7 +178,7 @@ def _revisions(
     locked: Mapping[str, Entry],
     before: float,
 ) -> Iterator[tuple[str, ReleasedRevision]]:
-    """Step and tokens of every revision of what begins after so many tokens."""
+    """Yield revisions with step and tokens; `before` are the tokens before the first step."""
     each = family.tokens_per_step * getattr(run, "batch", 1)
     first = round(before / family.tokens_per_step)
     is_stage, last = isinstance(run, Later), first - 1
@@ -198,16 +190,15 @@ def _revisions(
             if step <= last:
                 raise Problem(
                     f"{place}.revisions has {name!r}, step {step:,}, after step {last:,} of the "
-                    "trunk or of the one before; sort them, or say restarts"
+                    "trunk or of the revision before; sort them, or set restarts"
                 )
             last, tokens = step, round(before + (step - first) * each)
         elif not is_stage:
-            raise Problem(f"{place}.revisions has {name!r}, in which step_in finds no step")
+            raise Problem(f"{place}.revisions has {name!r}, where step_in finds no step")
         yield name, ReleasedRevision(step, tokens, locked.get(name))
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> schedules.Schedule:
-    """The learning rate of a run, by real steps."""
     each, peak, warmup = family.tokens_per_step, trunk.peak_lr or family.peak_lr, family.warmup
     whole: schedules.Schedule = schedules.Constant("constant", peak, warmup)
     if trunk.schedule == "cosine":
@@ -223,13 +214,12 @@ def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> s
 
 
 def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:
-    """What a scale with the hub takes from it: checkpoints, and tokenizers as of the last
-    revisions."""
-    found = [
-        (each.step or 0, n, public) for public in publics for n, each in public.revisions.items()
-    ]
+    """Yield the checkpoints that a scale downloads, and the tokenizers of their last revisions."""
+    every = [(public, name) for public in publics for name in public.revisions]
     last = dict[str, str]()
-    for _, name, public in sorted(found, key=lambda each: each[:2]):
+    for public, name in sorted(
+        every, key=lambda each: (each[0].revisions[each[1]].step or 0, each[1])
+    ):
         yield Wanted(public.repository, name)
         last[public.repository] = name
     for corpus in scale.corpora.values():

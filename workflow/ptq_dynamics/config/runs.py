@@ -1,9 +1,10 @@
-"""Type of config/runs.yaml: runs from fresh weights, and those that go on from another's state."""
+"""Types of config/runs.yaml: runs from fresh weights, and branches of these runs."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -19,7 +20,7 @@ from ptq_dynamics.train.trajectory import step_id
 
 
 class Run(PlannedTrajectory):
-    """What is trained here."""
+    """A run that a scale trains."""
 
     stage: ClassVar[str] = "train.train"
     floor: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -27,79 +28,78 @@ class Run(PlannedTrajectory):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Once] | None = None
 
     def before(self, timeline: Timeline) -> "Run":
-        """The run that it goes on from, of one that does."""
+        """Return the run that this one continues; defined for a run with sources."""
         (name,) = self.sources().values()
         return timeline.config.runs.runs[name]
 
     def whole(self, timeline: Timeline) -> "Whole":
-        """The run from fresh weights that it is, or that it all began with."""
+        """Return the run from fresh weights at the beginning of the lineage."""
         return self if isinstance(self, Whole) else self.before(timeline).whole(timeline)
 
     def trained_by(self, timeline: Timeline) -> str:
-        """Its family; without one, it is of the paper's controlled runs."""
+        """Return the run's family, or `controlled` for the paper's own runs."""
         return self.family or self.whole(timeline).family or "controlled"
 
     def stands_for(self, timeline: Timeline) -> str | None:
-        """The public model in whose place it is trained, if any."""
+        """Return the public model that this miniature replaces, if any."""
         whole = self.whole(timeline)
         return whole.family if hasattr(whole, "used_lr") else None
 
     def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
-        """What is uncertain of that."""
+        """Return what is uncertain of the public model that this miniature replaces."""
         whole = self.whole(timeline)
         return getattr(whole, "unknown", None), getattr(whole, "uncertain_rate", False)
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """Its own, or those of the run before, or the configuration's."""
+        """Return the run's own seeds, those of the run before, or the configured ones."""
         return self.seeds or (super().seeds_in(timeline) if self.sources() else timeline.seeds)
 
     @abstractmethod
     def ends(self, timeline: Timeline) -> tuple[int, int]:
-        """First and last step."""
+        """Return first and last step."""
 
     def data_first(self, timeline: Timeline) -> int:
-        """The step, perhaps a step that never was, at which its data begin."""
+        """Return the step at which the data begin; it may be negative."""
         return self.ends(timeline)[0]
 
     def tokens(self, timeline: Timeline, step: int | None = None) -> int:
-        """Tokens that its model has seen at a step of it, or at its end."""
+        """Return the tokens that the model has seen at a step, or at the end."""
         (first, last), shape = self.ends(timeline), self.trained(timeline)
         seen = self.before(timeline).tokens(timeline, first) if self.sources() else 0
         return seen + ((last if step is None else step) - first) * shape.batch * shape.context
 
     def trained(self, timeline: Timeline) -> TrainedShape:
-        """Its model with the batch, the context and the corpus that it is trained with, where what
-        is measured of it reads others."""
+        """Return the shape in training, if it differs from that in measurements."""
         return self.model_shape(timeline)
 
     def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
-        """Its optimizer at this scale; it goes on with the state of the run before."""
+        """Return the optimizer at this scale, whose state continues along the lineage."""
         return self.whole(timeline).optimizer_in(timeline)
 
     @abstractmethod
     def measured_every(self, timeline: Timeline) -> int:
-        """Steps between the checkpoints that are measured."""
+        """Return the number of steps between measured checkpoints."""
 
     def spacing(self, timeline: Timeline) -> int:
-        """Steps between its checkpoints."""
+        """Return the number of steps between checkpoints."""
         return timeline.steps(self.checkpoint_every or timeline.defaults.checkpoint_every)
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
-        """The multiples of the spacing and both ends, but not step 0."""
+        """Return the multiples of the spacing and both ends, without step 0."""
         (first, last), every = self.ends(timeline), self.spacing(timeline)
         inner = range(first - first % every + every, last, every)
         steps = sorted({*([first] if first else []), *inner, last})
         return [Point(step_id(step), step) for step in steps]
 
     def measured(self, timeline: Timeline) -> list[Point]:
-        """One so often from its beginning, or the nearest there is, and both ends."""
+        """Return both ends, and the checkpoints nearest to the regular measured steps."""
         (first, last), every = self.ends(timeline), self.measured_every(timeline)
         points = self.checkpoints(timeline)
         found = {points[0], *nearest(points, range(first, last, every)), points[-1]}
-        return sorted(found, key=step_of)
+        return sorted(found, key=attrgetter("step"))
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Its corpus is known, and has the tokenizer that it all began with."""
+        """Require a known corpus with the tokenizer of the run's first corpus."""
         corpus, read = self.trained(timeline).corpus, self.whole(timeline).model_shape(timeline)
         require(f"{place}.corpus", "corpus", [corpus], timeline.scale.corpora)
         if timeline.tokenized(self.trained(timeline)) != timeline.tokenized(read):
@@ -109,20 +109,15 @@ class Run(PlannedTrajectory):
             )
 
 
-def step_of(point: Point) -> int:
-    """Its step, or 0 where it has none."""
-    return point.step or 0
-
-
 def nearest(points: list[Point], steps: range) -> set[Point]:
-    """The points that lie nearest to some steps."""
-    return {min(points, key=lambda point: abs(step_of(point) - at)) for at in steps}
+    """Return the checkpoints that lie nearest to some steps."""
+    return {min(points, key=lambda point: abs((point.step or 0) - at)) for at in steps}
 
 
 class Whole(Run):
-    """A run from fresh weights; `floor` is the final share of the peak learning rate; `cooldown`
-    and `shape` belong to the schedule wsd; a cosine ends at its `horizon`, beyond the run where it
-    is cut short; `batch` in sequences, where it is not the scale's."""
+    """A run from fresh weights. `floor` is a share of the peak rate. `cooldown` and `shape` apply
+    to the schedule wsd. A cosine ends at its `horizon`, beyond the run if this is cut short.
+    `batch` is in sequences."""
 
     model: str = "main"
     schedule: Literal["constant", "wsd", "cosine"]
@@ -140,63 +135,65 @@ class Whole(Run):
     @model_validator(mode="after")
     def _fits(self) -> "Whole":
         if (self.cooldown is not None) != (self.schedule == "wsd"):
-            raise ValueError("cooldown goes with schedule wsd, and wsd with a cooldown")
+            raise ValueError("schedule wsd needs a cooldown, and a cooldown needs schedule wsd")
         horizon = self.horizon
         if horizon is not None and (self.schedule != "cosine" or horizon < self.length):
-            raise ValueError(f"horizon {horizon} is of a cosine, not before its end {self.length}")
+            raise ValueError(
+                f"horizon {horizon} needs schedule cosine and at least length {self.length}"
+            )
         return self
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
-        """That of its model in the scale."""
+        """Return the shape of the scale's model, with the run's batch."""
         shape = timeline.scale.trained(self.model)
         return shape if self.batch is None else replace(shape, batch=self.batch)
 
     def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
-        """Its optimizer at this scale."""
+        """Return the optimizer with the scale's factors."""
         regime, papers = timeline.scale.regime, self.optimizer or timeline.defaults.optimizer
         return papers.scaled(regime.peak_lr_factor, regime.weight_decay_factor)
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
-        """From 0 to its length."""
+        """Return 0 and the length in steps."""
         return 0, timeline.steps(self.length)
 
     def warmup_steps(self, timeline: Timeline) -> int:
-        """Steps of its warmup."""
+        """Return the steps of the warmup."""
         factor = Fraction(str(timeline.scale.regime.warmup_factor))
         return timeline.steps(factor * (self.warmup or timeline.defaults.warmup))
 
     def peak(self, timeline: Timeline) -> float:
-        """Its peak learning rate at this scale."""
+        """Return the peak learning rate at this scale."""
         return self.peak_lr * timeline.scale.regime.peak_lr_factor
 
     def state_steps(self, timeline: Timeline) -> list[int]:
-        """Steps at which it keeps its whole state for others to branch off."""
+        """Return the steps at which the run keeps its state for branches."""
         every = timeline.steps(self.state_every) if self.state_every else None
         regular = range(every, timeline.steps(self.length) + 1, every) if every else ()
         return sorted({*regular, *map(timeline.steps, self.state_at)})
 
     def measured_every(self, timeline: Timeline) -> int:
-        """As the scale says; a short run more often."""
+        """Return the scale's interval, or a smaller one for a short run."""
         measure, spacing = timeline.scale.measure, self.spacing(timeline)
         at_most = timeline.steps(self.length) // measure.trunk_least
         return min(timeline.steps(measure.trunk_every), max(spacing, at_most // spacing * spacing))
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Its warmup ends before its cooldown begins."""
+        """Require a warmup that ends before the cooldown begins."""
         cooldown = timeline.steps(self.cooldown) if self.cooldown else 0
         warmup, steady = self.warmup_steps(timeline), timeline.steps(self.length) - cooldown
         if warmup >= steady:
             raise Problem(
-                f"{place}.warmup is {warmup} steps of the {steady} before the end or the cooldown; "
+                f"{place}.warmup is {warmup} steps, but {steady} come before the end or cooldown; "
                 "lower it, or make the run longer"
             )
 
 
 class Branch(Run):
-    """What goes on from another run's state: over `steady` steps at its constant rate, if any, then
-    a cooldown, from whatever rate the run has there; `floor` as a share of the peak. With a
-    `corpus` of its own it begins its data anew; without, it goes on with the data of its trunk.
-    `batch` in sequences."""
+    """A run from the state of its trunk: `steady` steps at a constant rate, if any, then a cooldown
+    from the trunk's rate to the share `floor` of the peak rate. A branch with a `corpus` starts at
+    the beginning of its data; without, it continues the data of its trunk. `batch` is in
+    sequences."""
 
     trunk: str
     at: Share
@@ -207,17 +204,16 @@ class Branch(Run):
     batch: Count | None = None
 
     def sources(self) -> Mapping[str, str]:
-        """Its trunk."""
+        """Return the trunk."""
         return {"trunk": self.trunk}
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
-        """Its trunk's, with what the phase has of its own."""
+        """Return the trunk's shape with the branch's corpus and batch."""
         shape = self.whole(timeline).model_shape(timeline)
         return replace(shape, corpus=self.corpus or shape.corpus, batch=self.batch or shape.batch)
 
     def data_first(self, timeline: Timeline) -> int:
-        """Where it begins, with data of its own; else, with another batch, so that it goes on after
-        what its trunk has seen."""
+        """Return the first step with a corpus; else the step at which the trunk's data continue."""
         first, _ = self.ends(timeline)
         if self.corpus is not None:
             return first
@@ -225,27 +221,26 @@ class Branch(Run):
         return first - -(-first * before.batch // now.batch)
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
-        """From where it branches off to the end of its cooldown."""
+        """Return the branch point and the end of the cooldown."""
         start = self.cooldown_start(timeline)
         return timeline.steps(self.at), start + timeline.steps(self.cooldown)
 
     def cooldown_start(self, timeline: Timeline) -> int:
-        """Step at which its cooldown begins."""
+        """Return the step at which the cooldown begins."""
         return timeline.steps(self.at) + (timeline.steps(self.steady) if self.steady else 0)
 
     def measured_every(self, timeline: Timeline) -> int:
-        """As the scale says for cooldowns."""
+        """Return the scale's interval for cooldowns."""
         return timeline.steps(timeline.scale.measure.cooldown_every)
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Its trunk has no cooldown of its own, and a state where it branches off."""
-        runs = timeline.trajectories.items()
-        trunks = [n for n, run in runs if isinstance(run, Whole) and run.schedule != "wsd"]
-        kind = "run from fresh weights without a cooldown"
+        """Require a trunk without a cooldown that keeps a state at the branch point."""
+        every, kind = timeline.trajectories, "run from fresh weights without a cooldown"
+        trunks = [n for n in every if isinstance(run := every[n], Whole) and run.schedule != "wsd"]
         require(f"{place}.trunk", kind, [self.trunk], trunks)
         trunk = self.whole(timeline)
         if self.steady and trunk.schedule != "constant":
-            raise Problem(f"{place}.steady is of a constant rate, which {self.trunk} has not")
+            raise Problem(f"{place}.steady needs a trunk with a constant rate, unlike {self.trunk}")
         step, kept = timeline.steps(self.at), trunk.state_steps(timeline)
         if step not in kept or self.at > trunk.length:
             near = sorted(kept, key=lambda other: abs(other - step))[:3]
@@ -268,7 +263,7 @@ AnyRun = Annotated[
 
 
 class RunDefaults(Strict):
-    """What runs share unless they say otherwise; `clip` is the largest gradient norm."""
+    """Defaults of all runs; `clip` is the largest gradient norm."""
 
     optimizer: AnyOptimizer
     clip: Rate
@@ -277,7 +272,7 @@ class RunDefaults(Strict):
 
 
 class Runs(Strict):
-    """Controlled runs and the averages of their checkpoints, by name."""
+    """Controlled runs and averages of their checkpoints, by name."""
 
     defaults: RunDefaults
     runs: Named[AnyRun]

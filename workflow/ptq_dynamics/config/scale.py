@@ -1,4 +1,4 @@
-"""Types of config/scales/SCALE.yaml: the numbers of one scale."""
+"""Types of config/scales/SCALE.yaml."""
 
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
@@ -16,10 +16,10 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Regime(Strict):
-    """What a scale makes of the paper's runs, so that its own are alike in what is dimensionless
-    (`dev regime` prints it): factors on all peak learning rates, on the weight decay of AdamW and
-    AdamC (that of AdamW with independent decay has both), and on warmups; the batch in sequences;
-    and runs that cannot be made so, each with the reason."""
+    """Factors that make the runs of a scale resemble those of the paper (`dev regime` prints the
+    resulting numbers). `weight_decay_factor` applies to AdamW and AdamC; AdamW with independent
+    decay takes both factors. `batch` is in sequences. `left_out` names runs that the scale cannot
+    have, with reasons."""
 
     peak_lr_factor: Rate
     weight_decay_factor: Rate
@@ -29,8 +29,8 @@ class Regime(Strict):
 
 
 class MeasuredPoints(Strict):
-    """Which checkpoints are measured: one every so often, besides the first and the last; a short
-    run, other than a cooldown, more often, to have about `trunk_least` intervals between them."""
+    """Spacing of measured checkpoints, besides the first and the last. Short runs other than
+    cooldowns have about `trunk_least` intervals."""
 
     trunk_every: Share
     trunk_least: Count
@@ -38,11 +38,10 @@ class MeasuredPoints(Strict):
 
 
 class Text(Strict):
-    """The first of a split: so many `blocks` of the model's context, or so many `tokens`, cut into
-    whole blocks; one of them."""
+    """The beginning of a split, in `blocks` of the model's context or in `tokens`."""
 
     split: ClassVar[str]
-    least: ClassVar[int] = 1  # blocks that there must be
+    least: ClassVar[int] = 1  # least number of blocks
     blocks: Count | None = None
     tokens: Count | None = None
 
@@ -53,22 +52,22 @@ class Text(Strict):
         return self
 
     def count(self, context: int) -> int:
-        """Blocks of `context` tokens."""
+        """Return the number of blocks of `context` tokens."""
         return self.blocks or (self.tokens or 0) // context
 
 
 class Evaluation(Text):
-    """Validation text, and how many blocks go at once."""
+    """Validation text; `batch` is in blocks."""
 
     split = "validation"
-    least = 2  # one alone has no standard error
+    least = 2  # one block has no standard error
     batch: Count
 
 
 class CalibrationSet(Text):
-    """Calibration text, and how many blocks go at once; or so many `documents`, as long as they
-    are but cut to the model's context, which go one by one. Of quantizers that a figure names
-    several draws of, `draws` are taken."""
+    """Calibration text; `batch` is in blocks. Alternatively a set has `documents`, each cut to the
+    model's context and read alone. `draws` limits the calibration sets for each quantizer of a
+    figure."""
 
     split = "calibration"
     documents: Count | None = None
@@ -77,11 +76,11 @@ class CalibrationSet(Text):
 
 
 class Curvature(Text):
-    """How the Hessian is probed: text of the probe split, and how many blocks go at once; iteration
-    until the eigenvalue is known to `tolerance` (relative residual); whether the gradient's graph
-    is kept between products (faster, memory for all blocks); Rademacher vectors of the trace;
-    eigenvalues of the spectrum, which is taken at one in `spectrum_every` measured checkpoints of a
-    shard and at its last."""
+    """Text and parameters of the probes of the Hessian; `batch` is in blocks. `tolerance` is the
+    relative residual at which the power iteration ends. `keep_graph` keeps the graph of the
+    gradient between products, which is faster and needs memory for all blocks. `trace_samples` is
+    the number of Rademacher vectors. `spectrum` is the number of eigenvalues. Of a shard's
+    checkpoints, one in `sharpness_every` or `spectrum_every` is probed, and the last."""
 
     split = "probe"
     batch: Count
@@ -95,9 +94,9 @@ class Curvature(Text):
 
 
 class LandscapeGrid(Text):
-    """A regular, square grid of side × side points that reaches `margin` of its side beyond the
-    three checkpoints; the loss is that of some validation text. On the same text is measured what
-    the blocks of a model carry."""
+    """A square grid of side × side points that extends by the share `margin` beyond three
+    checkpoints. The loss on the grid, and what a model's blocks carry of the loss, are measured on
+    this validation text."""
 
     split = "validation"
     side: Annotated[int, Field(ge=2)]
@@ -105,14 +104,12 @@ class LandscapeGrid(Text):
 
 
 class Miniatures(Strict):
-    """Miniatures of public families: the share `length` of the budget, in the scale's batch, for a
-    family's longest way; a peak rate that is the family's times the ratio of the widths to the
-    power `rate_exponent`, or to the one of the family in `exponents`; the share `e_folds` of the
-    family's sum of rate times weight decay; a warmup of at least the share `warmup`; cooldowns of
-    at least `least_cooldown` steps; so many checkpoints `measured` of a run, and
-    `measured_cooldown` of a cooldown; the share `stage` of the budget for each stage after
-    pre-training, and `measured_stage` checkpoints of it; widths times `widen` and layers times
-    `deepen`, rounded up."""
+    """Miniatures of public families. `length` is the share of the budget for a family's longest
+    path, `stage` that of a stage after pre-training. A peak rate is the family's, times the ratio
+    of widths to the power `rate_exponent`, or to the family's power in `exponents`. `e_folds` is a
+    factor on the sum of rate times weight decay, and `warmup` the least warmup as a share.
+    `measured`, `measured_cooldown` and `measured_stage` are numbers of checkpoints. Widths are
+    multiplied by `widen` and layers by `deepen`, rounded up."""
 
     length: Share
     rate_exponent: Rate
@@ -129,13 +126,12 @@ class Miniatures(Strict):
 
 
 class Tasks(Strict):
-    """The tasks of a scale, by `names` of config/tasks.yaml: `documents` of each (all that there
-    are, where null), `batch` sequences at once, after `shots` examples, or as many as `shots_of`
-    has for a task. Made tasks draw examples from a `pool` of so many, and ask also about documents
-    of `others`, packages that nothing is trained on. A prompt has at most `context` tokens, which
-    released models have to read; those trained here read no more than in training. Those
-    `at_chance` are shown, and left out of the mean: in full precision, what comes out of the last
-    stage is less than 2 standard errors better on them than chance."""
+    """The tasks of a scale. `names` are keys of config/tasks.yaml. `documents` of each task are
+    used, or all if null, in a `batch` of sequences, after `shots` examples; `shots_of` overrides
+    this by task. Generated tasks draw examples from a `pool` of this size, and also ask about
+    documents of `others`, packages that no corpus trains on. Prompts of released models have at
+    most `context` tokens. The mean leaves out tasks `at_chance`, on which the last stage is less
+    than 2 standard errors better than chance in full precision."""
 
     names: Annotated[tuple[Name, ...], Field(min_length=1), Once]
     documents: Annotated[int, Field(ge=2)] | None
@@ -150,16 +146,16 @@ class Tasks(Strict):
     @model_validator(mode="after")
     def _are_named(self) -> "Tasks":
         if unknown := {*self.at_chance, *self.shots_of} - {*self.names}:
-            raise ValueError(f"at_chance or shots_of has {min(unknown)!r}, which names has not")
+            raise ValueError(f"at_chance or shots_of has {min(unknown)!r}, which is not in names")
         return self
 
     def shots_before(self, task: str) -> int:
-        """Examples before each question of a task."""
+        """Return the number of examples before each question of a task."""
         return self.shots_of.get(task, self.shots)
 
 
 class Amounts(Strict):
-    """Time limit in `minutes`, main `memory` in MB, and `gpus`; of `gpus`, parts are rounded up."""
+    """A time limit in `minutes`, main `memory` in MB, and `gpus`, rounded up."""
 
     minutes: Amount = 0
     memory: Amount = 0
@@ -167,24 +163,24 @@ class Amounts(Strict):
 
 
 class Request(Amounts):
-    """What one job of a rule asks for, and how much more it asks for with each billion weights of
-    the model that it is about. No result depends on it: a cluster is asked for these numbers, times
-    the number of the attempt; on one machine nothing asks."""
+    """Resources of one job of a rule, and the additional resources per billion weights of its
+    model. Only a cluster reads these numbers, times the number of the attempt. Results do not
+    depend on them."""
 
     per_billion: Amounts = Amounts()
 
 
 class Requests(Strict):
-    """The request of each of some `rules` of Snakemake and, for all others, the `default`."""
+    """Resources of the jobs of some `rules` of Snakemake, and the `default` for all others."""
 
     default: Request
     rules: dict[str, Request] = {}
 
 
 class Keep(Strict):
-    """What stays of trajectories once every job that reads their weights is done: all, the measured
-    checkpoints, or none. What is dropped is made again when something new needs it. The states that
-    runs branch from go with the first weights that go."""
+    """The weights that remain after all jobs that read them: all, those of measured checkpoints, or
+    none. A job that needs dropped weights later repeats their job. The states of a run are dropped
+    with the first weights."""
 
     train: Literal["all", "measured", "none"] = "all"
     fetch: Literal["all", "none"] = "all"
@@ -193,13 +189,11 @@ class Keep(Strict):
 
 
 class Scale(Strict):
-    """The numbers of one scale; `note` stands beside outcomes; `budget` and `log_every` in steps;
-    `quantizers` says which quantizer of config/quantizers.yaml this scale takes where a figure
-    names another; `release_seeds` are those of headline figures in `make release`, beside the
-    first.
-
-    Of machines alone: `threads` of a job that computes; how many of them compute on one GPU at
-    once, where no scheduler does (`jobs_per_device`); and what jobs ask of a cluster."""
+    """The numbers of one scale. Outcomes show `note`. `budget` and `log_every` are in steps.
+    `quantizers` replaces quantizers of config/quantizers.yaml in figures. `make release` builds
+    headline figures with `release_seeds` besides the first seed. Results do not depend on
+    `threads`, `jobs_per_device` (jobs that share a GPU without a scheduler), `warm` and
+    `resources`."""
 
     description: str
     note: str | None = Field(None, exclude=True)
@@ -227,23 +221,21 @@ class Scale(Strict):
     resources: Requests
 
     def trained(self, model: str) -> TrainedShape:
-        """A model as runs from fresh weights train it."""
-        shape = self.models[model]
-        reading = shape.corpus, shape.context, shape.micro_batch
-        return TrainedShape(shape, *reading, self.regime.batch)
+        """Return a model as runs from fresh weights train it."""
+        m = self.models[model]
+        return TrainedShape(m, m.corpus, m.context, m.micro_batch, self.regime.batch)
 
     def used(self, quantizer: str) -> str:
-        """The quantizer that this scale takes where a figure names one."""
+        """Return the quantizer that replaces one of a figure."""
         return self.quantizers.get(quantizer, quantizer)
 
     def held_by(self, corpus: str) -> str:
-        """Name of the corpus whose tokenizer and held-out splits one has: its own, or what it is
-        derived of."""
+        """Return the corpus that has the tokenizer and the held-out splits of a corpus."""
         found = self.corpora[corpus]
         return found.of if isinstance(found, Derived) else corpus
 
     def whole(self, corpus: str) -> WholeCorpus:
-        """The corpus whose tokenizer and held-out splits one has."""
+        """Return the settings of the corpus that `held_by` names."""
         found = self.corpora[self.held_by(corpus)]
         assert isinstance(found, WholeCorpus)
         return found

@@ -1,8 +1,6 @@
-"""From configuration to jobs: which result needs which, and where it lies.
+"""From configuration to jobs: which results exist, and what each depends on.
 
-Pure functions of the configuration. A plan has one planner a room, which knows the plan; the rules
-ask it for a job by the wildcards of its output.
-"""
+A plan has a planner for each group of rules. Rules request a job by the wildcards of its output."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,15 +19,14 @@ from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.train.timeline import Timeline
 
-# Stages that download.
 FROM_NETWORK = ("train.fetch", "measure.tasks.harness", "quantize.environment")
 
 
 class Plan:
-    """All jobs of a configuration; raises `Problem` when that does not fit together."""
+    """All jobs of a configuration; raises `Problem` if its parts do not fit together."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
-        # Figures as they are written; the scale may leave out some, and trajectories of others.
+        # All configured figures, including those that the scale leaves out.
         self.written = config.figures
         config, left_out = leave_out(config)
         check(Timeline(config))
@@ -37,21 +34,21 @@ class Plan:
         self.resources = Resources(self)
         self.trajectories, self.measuring = Trajectories(self), Measuring(self)
         self.figures, self.claims, self.tables = Figures(self), Claims(self), Tables(self)
-        # What makes the jobs of some rules; all others come with figures, claims and tables.
+        # Rules whose jobs are not planned with figures, claims and tables.
         self.makers: dict[str, Callable[[], Any]] = {}
 
     def typeset(self, folder: Path) -> Job:
-        """The paper, beside the published runs as scale paper of this configuration has them."""
+        """Return the paper's job, with the numbers of scale paper for comparison."""
         choice = {**self.site.config.choice.model_dump(), "scale": "paper", "figures": "all"}
         return paper.typeset(self, Plan(load(choice, folder), self.site.root))
 
     def job(self, rule: str, **wildcards: str) -> Job:
-        """The job of a rule with these wildcards; `Problem` where there is none."""
+        """Return the job of a rule with these wildcards; `Problem` if there is none."""
         path = self.site.pattern(rule).format(**wildcards)
         if path not in self.site.made:
             self.makers.get(rule, self._plan_all)()
         if path not in self.site.made:
-            raise Problem(f"{path} is no result that a figure, claim or table of this scale needs")
+            raise Problem(f"no figure, claim or table of this scale needs {path}")
         return self.site.made[path]
 
     def _plan_all(self) -> None:
@@ -62,7 +59,7 @@ class Plan:
         self.measuring.comparison()
 
     def downloads(self) -> list[Job]:
-        """The jobs of a build of the chosen figures that need a network."""
+        """Return the jobs of a build of the chosen figures that need a network."""
         return [
             job
             for job in self.site.needed(self.last())
@@ -70,22 +67,21 @@ class Plan:
         ]
 
     def prefetched(self) -> list[str]:
-        """Manifests of what they make; `Problem` where the lock lacks a revision."""
-        fetches = [job for job in self.downloads() if job.stage == "train.fetch"]
+        """Return the manifests of all downloads; `Problem` if the lock lacks a revision."""
+        jobs = self.downloads()
         lacking = [
             f"{job.settings.repository}@{each.checkpoint.id}"
-            for job in fetches
+            for job in jobs
+            if job.stage == "train.fetch"
             for each in job.settings.revisions
             if each.commit is None
         ]
         if lacking:
-            raise Problem(
-                f"{LOCK} lacks {len(lacking)} revisions, such as {lacking[0]}; "
-                "run ptq-dynamics lock"
-            )
-        return [job.manifest for job in self.downloads()]
+            some = f"{len(lacking)} revisions, such as {lacking[0]}"
+            raise Problem(f"{LOCK} lacks {some}; run ptq-dynamics lock")
+        return [job.manifest for job in jobs]
 
     def last(self) -> list[Job]:
-        """What a build is for: the chosen figures; all bring the table of all measurements."""
+        """Return the jobs of the chosen figures; all figures include the table of measurements."""
         jobs = [self.figures.figure(name) for name in self.figures.chosen]
         return [*jobs, self.figures.collect()] if self.site.config.choice.figures == "all" else jobs

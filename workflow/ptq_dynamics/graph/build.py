@@ -1,5 +1,4 @@
-"""What surrounds a build: checks before it is planned, the warm process, and what it leaves: the
-page of captions beside the figures, and of weights those that the scale keeps."""
+"""The steps of a build around its jobs: checks, the warm process, captions, dropped weights."""
 
 import os
 import re
@@ -20,9 +19,8 @@ from ptq_dynamics.figures.settings import FINDING, TABLE
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.site import Site
 
-# Jobs for which it is worth while to import the large libraries ahead.
-MANY = 4
-# Rooms whose jobs read facts and small files of a result, not its weights.
+MANY = 4  # outdated results from which on the warm process saves time
+# Stages whose jobs read no weights.
 LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
 PAGE = "README.md"
 INTRODUCTION = (
@@ -47,8 +45,8 @@ def prepare(sources: Path, *, is_main: bool) -> None:
 
 
 def begin(plan: Plan, *, local: bool) -> None:
-    """Get ready for the jobs that are about to run."""
-    # From here on Snakemake ends the build, once its jobs have ended.
+    """Prepare this process for running jobs."""
+    # Snakemake handles Ctrl-C while jobs run.
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if local:
@@ -58,8 +56,8 @@ def begin(plan: Plan, *, local: bool) -> None:
 
 
 def finish(plan: Plan) -> None:
-    """Write the page of captions beside the figures, and drop what the scale does not keep."""
-    # Snakemake's waits for the next evaluation would keep the ended build for up to a minute.
+    """Write the page of captions, and drop weights that the scale does not keep."""
+    # Timers of Snakemake would delay the exit by up to a minute.
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
             thread.cancel()
@@ -71,8 +69,7 @@ def finish(plan: Plan) -> None:
 
 
 def page(figures: Mapping[str, Figure], folder: Path) -> str:
-    """Picture, title and caption of every figure that is drawn in a folder, in the order of the
-    configuration; and what the figure's numbers say, where its manifest has a sentence."""
+    """Return pictures, titles, captions and findings of the figures in a folder, as Markdown."""
     text = INTRODUCTION
     for name, each in figures.items():
         if (folder / f"{name}.png").exists():
@@ -87,17 +84,16 @@ def page(figures: Mapping[str, Figure], folder: Path) -> str:
 
 
 def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
-    """Write the page of a folder, unless it is there as it should be. It is no result of a job, so
-    another caption redraws nothing."""
+    """Write the page of a folder if it changed. No job depends on it."""
     path, text = folder / PAGE, page(figures, folder)
     if not path.is_file() or path.read_bytes() != text.encode():
         write_atomically(path, text)
 
 
 def drop(site: Site, targets: Iterable[Job]) -> list[str]:
-    """Drop weights that the scale does not `keep` and that no job among the targets and all they
-    need reads any more; the folders of the results concerned. Manifest and record stay, and a job
-    that needs the weights later has them made again."""
+    """Drop weights that the scale does not `keep` and that no job for the targets needs. Return the
+    folders of the results. Manifest and record stay, so a later job can have the weights built
+    again."""
     keep, found, readers = site.config.scale.keep, list[str](), dict[str, list[Job]]()
     for job in site.needed(targets):
         for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):
@@ -105,7 +101,7 @@ def drop(site: Site, targets: Iterable[Job]) -> list[str]:
                 readers.setdefault(path, []).append(job)
     for path, jobs in readers.items():
         job = site.made[path]
-        # What reads a dropped reader's weights again reads this one again.
+        # An outdated reader still needs the weights.
         if job.paths.manifest.exists() and not any(
             specification.stale(each.spec, each.paths) for each in jobs
         ):
@@ -114,7 +110,6 @@ def drop(site: Site, targets: Iterable[Job]) -> list[str]:
                 name = job.folder.removeprefix(f"{site.results}/").split("/")[1]
                 kept = {point.id for point in site.timeline.measured(name)}
             result = manifest.read(job.paths.manifest)
-            # Weights of checkpoints, and the states of a run.
             weights = [each for each in result.files if each.endswith(".safetensors")]
             names = {each for each in weights if each.split("/")[0] not in kept} - result.dropped()
             if names:

@@ -1,4 +1,4 @@
-"""Checks of the configuration as a whole, and trajectories that a scale cannot have."""
+"""Validation of the configuration as a whole, and removal of trajectories that a scale lacks."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ Names = tuple[str, ...]
 
 
 def check(timeline: Timeline) -> None:
-    """Raise `Problem`, naming file and key, when parts of the configuration do not fit together."""
+    """Raise `Problem`, with file and key, if parts of the configuration do not fit together."""
     config: Config = timeline.config
     _check_names(config)
     _check_texts(config)
@@ -34,9 +34,9 @@ def check(timeline: Timeline) -> None:
 
 
 def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
-    """The configuration without the trajectories that its scale cannot have, and those made from
-    them; and which each figure, by its name, goes without. A figure that has none left is left out
-    too. Raises `Problem` when nothing is left of what is asked for."""
+    """Return the configuration without the trajectories that its scale lacks and those derived from
+    them, and the missing trajectories by figure. Figures without trajectories are left out. Raises
+    `Problem` if a chosen figure is left out."""
     scale, every, count = config.scale, config.runs.trajectories, -1
     reasons = {**config.runs.unknown, **scale.regime.left_out}
     require(f"{_file(config)}: regime.left_out", "run", scale.regime.left_out, config.runs.runs)
@@ -59,9 +59,7 @@ def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
             figures[name] = figure.model_copy(update={"curves": curves})
         elif config.choice.figures != "all" and name in config.choice.figures:
             why = "; ".join(dict.fromkeys(reasons[n] for n in gone[name] if n in reasons))
-            raise Problem(
-                f"{scale.description} leaves nothing of figure {name} ({why}); choose others"
-            )
+            raise Problem(f"{scale.description} leaves out figure {name} ({why}); choose others")
     runs = config.runs.model_copy(update=kept)
     kind, compared = f"trajectory of {scale.description}", config.backends.trajectory
     require("config/backends.yaml: trajectory", kind, [compared], runs.trajectories)
@@ -73,7 +71,6 @@ def _file(config: Config) -> str:
 
 
 def _check_names(config: Config) -> None:
-    """That what files name is there."""
     runs, scale, quantizers = config.runs, config.scale, config.quantizers
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}.curves"
@@ -87,7 +84,7 @@ def _check_names(config: Config) -> None:
 
 
 def _check_texts(config: Config) -> None:
-    """That nothing is trained on what is held out, and that tasks can be made of it."""
+    """Require that nothing is trained on held-out text, and that tasks have documents."""
     place, tasks = _file(config), config.scale.tasks
     corpora: dict[str, Any] = dict(config.scale.corpora)
     embedded = {name: each for name, each in corpora.items() if isinstance(each, EmbeddedCorpus)}
@@ -96,7 +93,6 @@ def _check_texts(config: Config) -> None:
         if isinstance(corpus, Derived):
             require(f"{place}: corpora.{name}.of", "embedded corpus", [corpus.of], embedded)
         if isinstance(corpus, MixCorpus) and corpus.text != "descriptions":
-            # Some source files of these are held out.
             whole = embedded[corpus.of]
             theirs = whole.packages if whole.source_code else ()
             held = dict.fromkeys(map(_distribution, theirs), corpus.of)
@@ -113,7 +109,7 @@ def _check_texts(config: Config) -> None:
             raise Problem(f"{place}: tasks.pool is {tasks.pool}, and {name} has {shots} shots")
         for key in ("documents", "context"):
             if getattr(tasks, key) is None:
-                raise Problem(f"{place}: tasks.{key} is null, and {name} is made; set it")
+                raise Problem(f"{place}: tasks.{key} is null, but {name} needs it; set it")
         if others:
             why = f"needs held-out documents, and corpora.{others[0]} is not embedded"
             raise Problem(f"{place}: tasks.names has {name}, which {why}; use tasks of the harness")
@@ -127,12 +123,10 @@ def _check_unread(place: str, packages: Iterable[str], read: dict[str, str]) -> 
 
 
 def _distribution(package: str) -> str:
-    """A package's name as all its spellings have it."""
     return re.sub("[-_.]+", "-", package).lower()
 
 
 def _check_trajectories(timeline: Timeline) -> None:
-    """That what trajectories are made from is there, and that they can be made from it."""
     config: Config = timeline.config
     runs = config.runs
     made: dict[str, PlannedTrajectory] = {**runs.runs, **runs.averages}
@@ -145,13 +139,13 @@ def _check_trajectories(timeline: Timeline) -> None:
     try:
         TopologicalSorter({n: each.sources().values() for n, each in made.items()}).prepare()
     except CycleError as error:
-        raise Problem(f"{places[error.args[1][0]]} is made from itself") from None
+        raise Problem(f"{places[error.args[1][0]]} depends on itself") from None
     for name, each in made.items():
         each.check(places[name], timeline)
 
 
 def _check_amounts(timeline: Timeline) -> None:
-    """That held-out splits have as much text as is read of them."""
+    """Require that held-out splits have as much text as is read."""
     config: Config = timeline.config
     scale = config.scale
     shapes = {f"model {name!r}": scale.trained(name) for name in scale.models}
@@ -171,13 +165,13 @@ def _check_amounts(timeline: Timeline) -> None:
         owner = scale.held_by(shape.corpus)
         held = getattr(scale.whole(owner), amount.split)
         if asked > held or count < least:
-            why = f"asks for {asked:,} tokens in blocks of {context} ({whose}), at least {least}"
+            why = f"needs {asked:,} tokens in blocks of {context} ({whose}), at least {least}"
             there = f"corpora.{owner}.{amount.split} has {held:,} tokens"
             raise Problem(f"{place} {why}, and {there}; change one of the two")
 
 
 def _check_quantizers(timeline: Timeline) -> None:
-    """That quantizers are there, and fit to the models they are shown with."""
+    """Require that quantizers exist and support their models."""
     config: Config = timeline.config
     place, models = _file(config), config.scale.models.items()
     for (name, quantizer), (model, shape) in product(config.quantizers.items(), models):
@@ -204,7 +198,7 @@ def _check_quantizers(timeline: Timeline) -> None:
 
 
 def _check_draws(config: Config, place: str, figure: Figure) -> None:
-    """That draws of a figure's quantizers differ in the draw alone, as the scale takes them."""
+    """Require that draws of a figure's quantizers differ in the draw alone."""
     scale = config.scale
     for name, draws in figure.draws.items():
         few = [name, *draws][: scale.calibration.draws]
@@ -216,14 +210,14 @@ def _check_draws(config: Config, place: str, figure: Figure) -> None:
 
 
 def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
-    """That what a figure asks its trajectories fits into what they read."""
+    """Require that prompts fit into the contexts of a figure's trajectories."""
     config: Config = timeline.config
     tasks: Any = config.scale.tasks
     if tasks is None:
-        raise Problem(f"{place}.metrics has one of tasks, but {_file(config)} has no tasks")
+        raise Problem(f"{place}.metrics needs tasks, but {_file(config)} has no tasks")
     is_made = any(config.tasks[each].made for each in tasks.names)
     for source in figure.trajectories if is_made else ():
         read = timeline.trajectories[source].model_shape(timeline).context
         if tasks.context > read:
-            why = f"{source}, which is asked in {place}, reads {read:,} tokens"
+            why = f"{source} in {place} reads {read:,} tokens"
             raise Problem(f"{_file(config)}: tasks.context is {tasks.context:,}; {why}; lower it")

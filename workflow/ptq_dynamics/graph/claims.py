@@ -1,4 +1,4 @@
-"""The jobs that judge claims and write tables over what the chosen figures measure."""
+"""The jobs that judge claims and write tables of the chosen figures' measurements."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -6,10 +6,9 @@ from itertools import chain, product
 from typing import Any, get_args
 
 from ptq_dynamics.claims import settings as said
-from ptq_dynamics.claims.claim import Claim
 from ptq_dynamics.claims.controlled import CONTROLLED
 from ptq_dynamics.claims.public import PUBLIC
-from ptq_dynamics.claims.settings import TableQuery, TableRow
+from ptq_dynamics.claims.settings import Claim, TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import Shown
@@ -18,13 +17,11 @@ from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, P
 
 
 class Claims(Planner):
-    """Claims, each over what its figures are drawn from, at the seeds of the first of them; what a
-    scale or a choice of figures leaves out is not measured."""
+    """Claims on the data of their figures, at the seeds of the first one."""
 
     @cache
     def judge(self) -> Job:
-        """The outcomes of all claims, from all that the figures they are about are drawn from;
-        raises `Problem` where a claim names a figure that there is not."""
+        """Return the job that judges all claims; `Problem` if a claim names an unknown figure."""
         every, figures = dict[str, said.Told](), dict[str, Job]()
         for claim in (*CONTROLLED, *PUBLIC):
             place = f"workflow/ptq_dynamics/claims: {claim.name}"
@@ -60,12 +57,11 @@ class Claims(Planner):
 
 
 class Tables(Planner):
-    """Tables, each over the trajectories and quantizers of its figures, as far as these were
-    chosen."""
+    """Tables of the trajectories and quantizers of their chosen figures."""
 
     @cache
     def write(self) -> Job:
-        """All tables; raises `Problem` where one names an unknown figure."""
+        """Return the job that writes all tables; `Problem` if one names an unknown figure."""
         inputs = {"claims": [self.plan.claims.judge().manifest]}
         every, found = list[Figure](), list[said.Filled]()
         for name, table in self.config.tables.items():
@@ -84,11 +80,10 @@ class Tables(Planner):
         return self.make("tabulate", "claims.tables", "tables", inputs | measured, settings)
 
     def _queries(self, name: str, table: TableQuery) -> Iterator[Figure]:
-        """What a table reads of its figures that were chosen, and what it measures for itself."""
+        """Yield what a table reads of its chosen figures, and what it measures in addition."""
         require(f"config/tables.yaml: {name}.figures", "figure", table.figures, self.plan.written)
         of_runs = table.kind == "runs"
         metrics = (LOSS, QUANTIZATION_ERROR) if of_runs else TASK_METRICS
-        # The same raw results hold all metrics of losses.
         held = {*get_args(Paired)} if of_runs else {*TASK_METRICS}
         for each in table.figures:
             if each in self.plan.figures.chosen:
@@ -98,7 +93,7 @@ class Tables(Planner):
         yield from self.lacking(table)
 
     def _row(self, query: Figure, label: str, name: str, before: TableRow | None) -> TableRow:
-        """A row of a query, or the one before with as many seeds but fewer draws of quantizers."""
+        """Return a row of a query, merged with an earlier row of the same trajectory."""
         seeds = self.timeline.seeds_shown(name, query.headline)
         draws = dict(before.draws) if before else {}
         for each in query.quantizers:
@@ -111,8 +106,8 @@ class Tables(Planner):
         return TableRow(curve=label, name=name, seeds=seeds, draws=draws)
 
     def lacking(self, table: TableQuery) -> Iterator[Figure]:
-        """Queries of what a table asks of the rows of a figure under quantizers that this has not,
-        with its seeds and one calibration set; none where not all figures were chosen."""
+        """Yield queries of a table for quantizers that a figure lacks, in a build of all
+        figures."""
         known = [self.config.figures[n] for n in table.figures if n in self.config.figures]
         for quantizer, figure in product(table.quantizers, known):
             if self.config.choice.figures == "all" and quantizer not in figure.quantizers:
@@ -123,7 +118,7 @@ class Tables(Planner):
                 yield figure.model_copy(update={**asked, "metrics": (LOSS, QUANTIZATION_ERROR)})
 
     def _rows(self, table: TableQuery, figure: Figure) -> Iterator[tuple[str, str]]:
-        """The trajectories that a table shows of a figure, each after its curve's label."""
+        """Yield the trajectories that a table shows of a figure, each after its curve's label."""
         for label, members in figure.curves.items():
             for name in members:
                 trunk = getattr(self.timeline.trajectories[name], "trunk", None)

@@ -1,4 +1,4 @@
-"""The jobs that draw figures, and the table of all measurements."""
+"""The jobs that draw figures, and the job of the table of all measurements."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -16,21 +16,19 @@ from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS
 from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.quantize.methods import Calibrated
 
-EVALUATED = frozenset(get_args(names.Evaluated))
-
 
 class Figures(Planner):
-    """Figures of all that was measured, and the table of it."""
+    """Jobs of figures, and of the table of all measurements."""
 
     @cached_property
     def chosen(self) -> list[str]:
         """Names of the chosen figures."""
         chosen = self.config.choice.figures
-        return list(self.config.figures) if chosen == "all" else list(chosen)
+        return list(self.config.figures if chosen == "all" else chosen)
 
     @cache
     def figure(self, name: str) -> Job:
-        """One figure."""
+        """Return the job of one figure."""
         figure, timeline = self.config.figures[name], self.timeline
         series, inputs = self.measured([figure])
         runs = list(self.runs(figure))
@@ -48,7 +46,7 @@ class Figures(Planner):
             "Left out at this scale:": ", ".join(self.site.left_out[name]),
             "Uncertain of": "; ".join(uncertain),
         }
-        # Of these, what is drawn depends on nothing that the settings do not say themselves.
+        # Words of a figure change nothing that is drawn.
         wordless = {"title": name, "caption": name, "headline": False, "draws": {}}
         settings = FigureSettings(
             figure=figure.model_copy(update=wordless),
@@ -64,7 +62,7 @@ class Figures(Planner):
         return self.make("figure", "figures.draw", name, inputs, settings, figure=name)
 
     def _here(self, figure: Figure) -> list[str]:
-        """What the paper's rates and weight decays in the words of a figure are at this scale."""
+        """Return the scale's values of the paper's rates and weight decays in a figure's words."""
         timeline, used = self.timeline, dict[str, str]()
         for run in filter(None, map(timeline.run, figure.trajectories)):
             theirs, here = run.whole(timeline), run.whole(timeline).optimizer_in(timeline)
@@ -79,14 +77,14 @@ class Figures(Planner):
         ]
 
     def shown(self, figure: Figure, quantizer: str) -> Shown:
-        """A quantizer of a figure, with the draws that this scale takes."""
+        """Return a quantizer of a figure, with the scale's draws."""
         draws = self.plan.measuring.draws(figure, quantizer)
         settings = self.config.quantizers[draws[0]]
         calibrated = isinstance(settings, Calibrated)
         return Shown(quantizer, draws, settings.method, settings.bits, calibrated)
 
     def runs(self, figure: Figure) -> Iterator[ShownRun]:
-        """The runs that a figure's trajectories are made from, at its seeds."""
+        """Yield the runs of a figure's trajectories, at its seeds."""
         for name in self.plan.trajectories.runs(figure.trajectories):
             own: Any = self.timeline.trajectories[name]
             trunk, at = getattr(own, "trunk", None), None
@@ -99,12 +97,12 @@ class Figures(Planner):
     def measured(
         self, queries: Iterable[Figure]
     ) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
-        """The series of some figures, and the raw results they are joined from, by label."""
+        """Return the series of some figures, and their raw results by label."""
         found, inputs = dict[Series, None](), dict[str, list[str]]()
         measuring = self.plan.measuring
         for query in queries:
             metrics = {*query.metrics}
-            evaluated = not metrics.isdisjoint((*EVALUATED, *TASK_METRICS))
+            evaluated = not metrics.isdisjoint((*get_args(names.Evaluated), *TASK_METRICS))
             probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
             quantizers = [FULL_PRECISION] if probes else []
             quantizers = measuring.quantizers(query) if evaluated else quantizers
@@ -119,7 +117,7 @@ class Figures(Planner):
 
     @cache
     def collect(self) -> Job:
-        """All measurements of the chosen figures, and of tables beside them, in one table."""
+        """Return the job of all measurements of the chosen figures and their tables."""
         lacking = map(self.plan.tables.lacking, self.config.tables.values())
         queries = chain(map(self.config.figures.__getitem__, self.chosen), *lacking)
         series, inputs = self.measured(queries)

@@ -1,5 +1,4 @@
-"""The jobs that measure trajectories and probe the loss around their checkpoints, and those that
-make what these need: tasks, and environments of tools."""
+"""The jobs that measure trajectories and probe the Hessian, and those of tasks and environments."""
 
 from functools import cache
 from itertools import chain
@@ -20,17 +19,15 @@ from ptq_dynamics.quantize.environment import EnvironmentSettings
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
 
-# What torch brings along in each environment, where it is built for a GPU.
-CUDA = Path("envs/cuda.txt")
+CUDA = Path("envs/cuda.txt")  # lock of the CUDA libraries of torch
 
 
 class Measuring(Planner):
-    """Losses, layer errors and answers to tasks of trajectories, quantized or not; curvature,
-    landscapes and principal components."""
+    """Jobs of measurements, curvature, landscapes and principal components."""
 
     @cache
     def measure(self, trajectory: str, quantizer: str, shard: str, seed: int) -> Job:
-        """All measurements of one shard under a quantizer, or in full precision."""
+        """Return the job of all measurements of a shard under a quantizer."""
         scale, shape = self.scale, self.shape(trajectory)
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
         is_asked = scale.tasks is not None and self._is_asked(trajectory, quantizer, seed)
@@ -48,7 +45,7 @@ class Measuring(Planner):
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
             skip=getattr(source, "skip", False),
-            # Passes over a large model, made only where a figure reads their errors.
+            # Layers of public models are measured only for figures that show them.
             layers=is_compared or not isinstance(source, Public) or self._has_layers(trajectory),
         )
         inputs = self.plan.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
@@ -64,14 +61,14 @@ class Measuring(Planner):
         return any({*LAYER_METRICS} & {*metrics} for metrics in shown)
 
     def _carried(self, trajectory: str, shard: str) -> int:
-        """Blocks of text for what a model's blocks carry: at the end of what is trained here."""
+        """Return the blocks of text for what a model's blocks carry, at the end of a run."""
         is_end = shard == list(self.timeline.shards(trajectory))[-1]
         is_run = self.timeline.run(trajectory) is not None and is_end
         return self.scale.landscape.count(self.shape(trajectory).context) if is_run else 0
 
     @cache
     def curvature(self, trajectory: str, probe: str, shard: str, seed: int) -> Job:
-        """Sharpness and trace, or spectrum, of one shard in full precision."""
+        """Return the job of sharpness and trace, or of the spectrum, of a shard."""
         scale, context = self.scale.curvature, self.shape(trajectory).context
         is_spectrum = probe == "spectrum"
         every = scale.spectrum_every if is_spectrum else scale.sharpness_every
@@ -95,7 +92,7 @@ class Measuring(Planner):
 
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
-        """A trajectory at a seed under a quantizer, or in full precision."""
+        """Return a trajectory at a seed under a quantizer, or in full precision."""
         family = self.timeline.trajectories[trajectory].trained_by(self.timeline)
         seed = self.seed(trajectory, seed)
         if quantizer == FULL_PRECISION:
@@ -104,8 +101,7 @@ class Measuring(Planner):
         return Series(trajectory, seed, family, quantizer, kind.method, kind.bits, kind.columns)
 
     def inputs(self, series: Series) -> dict[str, list[str]]:
-        """The manifests of what was measured of a series, by their label; and of its tasks that
-        count in no mean."""
+        """Return manifests of a series' measurements, and of its tasks at chance, by label."""
         shards = self.timeline.shards(series.trajectory)
         of = (series.trajectory, series.quantizer)
         jobs = [self.measure(*of, shard, series.seed) for shard in shards]
@@ -116,15 +112,15 @@ class Measuring(Planner):
         return found
 
     def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
-        """The manifests of a probe of a series, by their label."""
+        """Return manifests of a probe of a series, by label."""
         shards = self.timeline.shards(series.trajectory)
         jobs = [self.curvature(series.trajectory, probe, s, series.seed) for s in shards]
         return {series.label(probe): [job.manifest for job in jobs]}
 
     @cache
     def landscape(self, trajectory: str, quantizer: str, previous: int) -> Job:
-        """Loss in the plane of a trajectory's last checkpoint, its quantization and the checkpoint
-        `previous` steps before, which checks have found to exist."""
+        """Return the job of the loss in the plane of a trajectory's last checkpoint, its
+        quantization and the checkpoint `previous` steps before."""
         grid, seed = self.scale.landscape, self.seed(trajectory)
         context = self.shape(trajectory).context
         kind, final = self.kind(quantizer, trajectory), self.timeline.measured(trajectory)[-1]
@@ -145,7 +141,7 @@ class Measuring(Planner):
         return self.make("landscape", "curvature.landscape", name, inputs, settings, **at)
 
     def components(self, name: str, figure: Any) -> Job:
-        """Principal components of the weights along a figure's trajectories at their seeds."""
+        """Return the job of principal components along a figure's trajectories."""
         inputs, paths = {}, []
         for each in figure.trajectories:
             ids = tuple(point.id for point in self.timeline.measured(each))
@@ -158,41 +154,40 @@ class Measuring(Planner):
 
     @cache
     def comparison(self) -> Job:
-        """The comparison of GPTQ backends, on the last shard of one trajectory."""
-        name, groups = self.config.backends.trajectory, self.config.backends.groups
-        inputs, series = dict[str, list[str]](), [self.series(name, FULL_PRECISION)]
+        """Return the job that compares GPTQ backends on the last shard of a trajectory."""
+        name, inputs = self.config.backends.trajectory, dict[str, list[str]]()
+        series = [self.series(name, FULL_PRECISION)]
         for of in self._compared():
             inputs[f"quantized {of[1]}"] = [self.measure(*of).manifest]
             series.append(self.series(name, of[1]))
         for each in series:
             inputs |= self.inputs(each)
-        settings = ComparisonSettings(tuple(map(tuple, groups)), tuple(series))
+        settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))
         return self.make("comparison", "measure.comparison", name, inputs, settings)
 
     @cache
     def _compared(self) -> list[tuple[str, str, str, int]]:
-        """What `measure` takes for all weights that the comparison of backends reads."""
+        """Return the measurements whose weights the comparison of backends reads."""
         name, groups = self.config.backends.trajectory, self.config.backends.groups
         shard, seed = list(self.timeline.shards(name))[-1], self.seed(name)
         return [(name, each, shard, seed) for each in dict.fromkeys(chain.from_iterable(groups))]
 
     @cache
     def kind(self, quantizer: str, trajectory: str) -> Quantizer:
-        """A quantizer as it is for a trajectory's model."""
+        """Return a quantizer, resolved for a trajectory's model."""
         return self.config.quantizers[quantizer].resolved(self.shape(trajectory).model.widths)
 
     def draws(self, query: Figure, quantizer: str) -> tuple[str, ...]:
-        """The quantizers that this scale takes where a figure names one: with each draw of the
-        calibration set that both have."""
+        """Return the scale's quantizers for one of a figure, one for each calibration set."""
         further = query.draws.get(quantizer, ())[: self.scale.calibration.draws - 1]
         return tuple(map(self.scale.used, (quantizer, *further)))
 
     def quantizers(self, query: Figure) -> list[str]:
-        """All that a figure quantizes with, after full precision."""
+        """Return full precision and all quantizers of a figure."""
         return [FULL_PRECISION, *chain(*(self.draws(query, each) for each in query.quantizers))]
 
     def _calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
-        """The calibration set of a trajectory for a quantizer."""
+        """Return the calibration set of a trajectory for a quantizer."""
         calibration, context = self.scale.calibration, self.shape(trajectory).context
         return CalibrationSettings(
             context=context,
@@ -204,7 +199,7 @@ class Measuring(Planner):
 
     @cache
     def _tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
-        """The environment that a quantizer needs, which cannot share the main one, by its label."""
+        """Return the manifest of the environment that a quantizer needs, by label."""
         if not isinstance(kind, GptqModel):
             return {}
         tool, lock = kind.method, Path("envs") / f"{kind.method}.txt"
@@ -214,7 +209,7 @@ class Measuring(Planner):
         return {"environment": [job.manifest]}
 
     def _is_asked(self, trajectory: str, quantizer: str, seed: int) -> bool:
-        """Whether any figure, chosen or not, asks a series tasks; a job is always the same."""
+        """Return whether any figure, chosen or not, has tasks for a series."""
         return any(
             trajectory in figure.trajectories
             and seed in self.timeline.seeds_shown(trajectory, figure.headline)
@@ -231,13 +226,13 @@ class Measuring(Planner):
             documents=None if self.config.tasks[task].made else chosen.documents,
             shots=chosen.shots_before(task),
             batch=chosen.batch,
-            # What was released reads more than the blocks that losses are measured on.
+            # Released models read longer prompts than blocks.
             context=(public and chosen.context) or self.shape(trajectory).context,
         )
 
     @cache
     def task(self, task: str, corpus: str) -> Job:
-        """A task: fetched, or made of documents that a corpus holds out."""
+        """Return the job of a task, downloaded or generated from held-out documents."""
         kind: Any = self.config.tasks[task]
         chosen: Any = self.scale.tasks
         if not kind.made:

@@ -1,7 +1,6 @@
-"""The job that typesets the paper, over the chosen figures, claims and tables; and the numbers
-without dimension of a scale's runs, to be compared with the paper's.
+"""The job that typesets the paper, and dimensionless numbers of runs to compare with the paper's.
 
-Models of other sizes are alike where these numbers are, not where their settings are."""
+Runs of models of different sizes are alike if these numbers are, not if their settings are."""
 
 import math
 from bisect import bisect_right
@@ -14,23 +13,20 @@ from ptq_dynamics.config import Figure, PublicRun
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import UNITS, rounded, short
 from ptq_dynamics.graph.site import Site
-from ptq_dynamics.paper.settings import PaperSettings, sources
+from ptq_dynamics.paper.typeset import PaperSettings, sources
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
 
-# Of a scale, what only says how jobs are run.
+# Keys of a scale without influence on results.
 ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
-# From a step on: its schedule, and its optimizer.
-Phase = tuple[int, Schedule, Optimizer]
-# Numbers whose ratio is within these are alike.
-ALIKE = (0.8, 1.25)
-# Of runs with more steps, some of them millions, so many are looked at.
-LOOKS = 10_000
+Phase = tuple[int, Schedule, Optimizer]  # with its first step
+ALIKE = (0.8, 1.25)  # limits of the ratio of two numbers
+LOOKS = 10_000  # most steps at which the decay of a run is evaluated
 
 
 def typeset(plan: Any, theirs: Any) -> Job:
-    """The paper of a plan, in a folder of its own beside the text, beside the plan of what is
-    published; raises `Problem` where the text is missing."""
+    """Return the paper's job, with the plan of scale paper as `theirs`; `Problem` without its
+    text."""
     site, config = plan.site, plan.site.config
     scale = config.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
     figures = [config.figures[name] for name in plan.figures.chosen]
@@ -57,9 +53,8 @@ def typeset(plan: Any, theirs: Any) -> Job:
 
 
 def _told(plan: Any, name: str, figure: Figure) -> dict[str, Any]:
-    """What the text is told of a figure; `missing`: why it is not drawn, where it is not."""
+    """Return a figure's words; `missing` is the reason if it is not drawn."""
     config = plan.site.config
-    # Of a figure that is left out whole, all of its trajectories are.
     gone = list(plan.site.left_out.get(name, figure.trajectories))
     missing = None
     if name not in config.figures:
@@ -74,8 +69,7 @@ def _told(plan: Any, name: str, figure: Figure) -> dict[str, Any]:
 
 
 def numbers(site: Site) -> dict[str, Any]:
-    """Numbers of a configuration: of the scale, its models and quantizers, and of all runs that it
-    trains."""
+    """Return numbers of a configuration: of the scale, models, quantizers and runs."""
     config, timeline, scale = site.config, site.timeline, site.config.scale
     first, texts = next(iter(scale.models.values())), scale.calibration
     blocks = scale.evaluation.count(first.context)
@@ -111,13 +105,12 @@ def numbers(site: Site) -> dict[str, Any]:
 
 
 def _plain(settings: Any) -> dict[str, str]:
-    """Those that are numbers, by key."""
     items = settings.model_dump(mode="json").items()
     return {key.replace("_", "-"): f"{n:g}" for key, n in items if type(n) in (int, float)}
 
 
 def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """All values by key, those of lists as one text."""
+    """Yield all values by dotted key, lists as one text."""
     if isinstance(content, dict):
         for key, value in content.items():
             yield from _leaves(value, f"{place}.{key}" if place else str(key))
@@ -127,14 +120,13 @@ def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True)
 class Dimensionless:
-    """Numbers without dimension of one run, from fresh weights to its end, after its `peak` rate
-    and its `tokens`; of a public model as far as its checkpoints go.
+    """Dimensionless numbers of a run from fresh weights to its end, besides `peak` rate and
+    `tokens`.
 
-    `e_folds`: Σ of the shares that weight decay takes of a weight, step by step. `timescale`: steps
-    in which it takes 1/e at the peak rate, as a share of the run; none without decay. `warmup`,
-    `cooldown`: shares of the run. `tokens_per_parameter`. `epochs`: how often the text is seen.
-    `batch`: share of the run's tokens in one step.
-    """
+    `e_folds`: sum over steps of the share of a weight that weight decay removes. `timescale`: steps
+    in which it removes 1 - 1/e at the peak rate, as a share of the run; None without decay.
+    `warmup`, `cooldown`: shares of the run. `epochs`: passes over the text. `batch`: a step's share
+    of the tokens."""
 
     peak: float
     tokens: float
@@ -147,9 +139,9 @@ class Dimensionless:
     batch: float
 
     def unlike(self, other: "Dimensionless | None") -> set[str]:
-        """Names of the numbers that are not as those of another run, if there is one; text that is
-        seen again is unlike, less of an epoch is not; more text for a parameter is no fault."""
-        # What public models have read is not known.
+        """Return names of the numbers that differ from another run's. Less than one epoch, and more
+        tokens per parameter, count as alike."""
+        # The epochs of public models are unknown.
         epochs = 1.0 if other is None or math.isnan(other.epochs) else max(1.0, other.epochs)
         found = {"epochs"} if self.epochs > epochs else set[str]()
         for name in NUMBERS if other else ():
@@ -166,8 +158,7 @@ COLUMNS = ["peak rate", "tokens", *NUMBERS]
 
 
 def beside(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
-    """The regime of every run: its numbers here and as published, and whether they are unlike, by
-    `COLUMNS`."""
+    """Yield the numbers of every run, with the published ones and whether both differ."""
     published = dict(regimes(theirs))
     for name, found in regimes(plan):
         other = published.get(name)
@@ -177,7 +168,7 @@ def beside(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
 
 
 def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
-    """The regime of every run of a plan, and of every public model that is a run, by name."""
+    """Yield the numbers of all runs of a plan and of public models with known runs, by name."""
     timeline, config = plan.site.timeline, plan.site.config
     for name, run in config.runs.runs.items():
         way = [run]
@@ -189,7 +180,7 @@ def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
         ]
         (first, steps), trained = run.ends(timeline), run.trained(timeline)
         tokens, batch = run.tokens(timeline), trained.batch * trained.context
-        # Another text begins anew.
+        # Another corpus starts at its beginning.
         is_other = trained.corpus != way[0].trained(timeline).corpus
         read = (steps - first) * batch if is_other else tokens
         epochs = read / config.scale.corpora[trained.corpus].train
@@ -200,7 +191,6 @@ def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
             tokens = max(each.tokens or 0 for each in public.revisions.values())
             phases = [(0, public.earlier, public.optimizer)]
             phases.append((public.first, public.schedule, public.optimizer))
-            # What they read, and how often, is not known here.
             yield name, _regime(plan, name, phases, steps, public.batch, tokens, math.nan)
 
 
@@ -214,7 +204,7 @@ def _regime(
     _, schedule, optimizer = phases[-1]
     at_peak, looks = optimizer.per_step(schedule.peak, schedule.peak), min(steps, LOOKS)
     every = steps / looks
-    # Of what decays to its end, a cosine or a stage, all but the warmup.
+    # A cosine and a stage decay from the end of the warmup on.
     length = getattr(schedule, "length", steps)
     decays = schedule.warmup if schedule.kind in ("cosine", "stage") else 0
     return Dimensionless(
@@ -231,7 +221,6 @@ def _regime(
 
 
 def _text(value: float | None) -> str | None:
-    # To three digits, as all of `COLUMNS`; None where there is none.
     if value is None or math.isnan(value):
         return None
     return f"{value:.3g}" if value < UNITS["k"] else rounded(value)

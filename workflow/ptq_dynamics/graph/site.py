@@ -1,5 +1,4 @@
-"""What all planners of a plan share: the configuration, its timeline, and where results lie; and
-what the jobs of a rule ask of a machine."""
+"""What the planners of a plan share: configuration, timeline, places of results, resources."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +12,7 @@ from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job, settle
 from ptq_dynamics.train.timeline import Timeline, TrainedShape
 
-# The folder of what each rule makes, with wildcards; or the files, where rules share a folder.
+# Folders of results by rule, with wildcards; a stem of the files if rules share a folder.
 PLACES = {
     "corpus": "results/SCALE/corpus/{corpus}/",
     "functions": "results/SCALE/functions/{corpus}/",
@@ -35,16 +34,16 @@ PLACES = {
     "typeset": "paper/SCALE/",
     "report": "results/SCALE/index.",
 }
-# Rules by the names that people ask for.
+# Rules by the names of targets.
 BY_NAME = {"claims": "judge", "tables": "tabulate", "paper": "typeset", "backends": "comparison"}
-# Rules whose jobs compute with as many threads as the scale says; others take one.
+# Rules whose jobs use the scale's number of threads; others use one.
 COMPUTING = {"corpus", "train", "average", "measure", "curvature", "landscape", "components"}
 
 
 @dataclass(eq=False)
 class Site:
-    """A configuration without what its scale leaves out; the root of the project it belongs to; and
-    the trajectories that each figure goes without."""
+    """A configuration as its scale has it, the root of its project, and the trajectories that the
+    scale leaves out of each figure."""
 
     config: Config
     root: Path
@@ -59,11 +58,11 @@ class Site:
         self.results, self.pictures = f"results/{name}", f"figures/{name}"
 
     def pattern(self, rule: str) -> str:
-        """The manifests that a rule makes, with wildcards."""
+        """Return the manifests that a rule builds, with wildcards."""
         return PLACES[rule].replace("SCALE", self.config.choice.scale) + MANIFEST
 
     def rule_of(self, path: str) -> tuple[str, dict[str, str]]:
-        """The rule that makes a manifest of this scale, "other" for none, and its wildcards."""
+        """Return the rule that builds a manifest, or "other", and its wildcards."""
         for rule in PLACES:
             pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(self.pattern(rule)))
             if found := re.fullmatch(pattern, path):
@@ -80,7 +79,7 @@ class Site:
         distributions: tuple[str, ...] = (),
         **wildcards: object,
     ) -> Job:
-        """The job of a rule with these wildcards."""
+        """Return the job of a rule with these wildcards."""
         path = self.pattern(rule).format(**wildcards)
         folder, _, last = path.rpartition("/")
         stem = last.removesuffix(MANIFEST).removesuffix(".") or None
@@ -89,7 +88,8 @@ class Site:
         return self.made[path]
 
     def settle(self, job: Job) -> None:
-        """Have the times of files say which results are up to date, for a job and all it needs."""
+        """Set the times of files for a job and all its inputs, so Snakemake runs what is
+        outdated."""
         if job.manifest not in self.settled:
             self.settled.add(job.manifest)
             for path in job.needs:
@@ -99,7 +99,7 @@ class Site:
                 self.stale[job.manifest] = job
 
     def needed(self, targets: Iterable[Job]) -> Iterator[Job]:
-        """Some jobs and all that they need, each once."""
+        """Yield some jobs and all that they need, each once."""
         waiting, seen = list(targets), set[str]()
         while waiting:
             job = waiting.pop()
@@ -110,7 +110,7 @@ class Site:
 
 
 class Planner:
-    """What plans the jobs of a room, beside the others of its `graph.Plan`."""
+    """Base of the planners of a `graph.Plan`."""
 
     def __init__(self, plan: Any) -> None:
         self.plan, self.site = plan, plan.site
@@ -120,27 +120,25 @@ class Planner:
         self.scale = self.config.scale
 
     def seed(self, trajectory: str, seed: int | None = None) -> int:
-        """The seed asked for, or the first that a trajectory is made for."""
+        """Return the given seed, or the first of a trajectory."""
         return self.timeline.seeds_of(trajectory)[0] if seed is None else seed
 
     def shape(self, trajectory: str) -> TrainedShape:
-        """The model of a trajectory, with the text of its last phase."""
+        """Return the shape of a trajectory's model."""
         return self.timeline.trajectories[trajectory].model_shape(self.timeline)
 
     def parameters(self, trajectory: str) -> int:
-        """Parameters of a trajectory's model."""
+        """Return the number of parameters of a trajectory's model."""
         shape = self.shape(trajectory)
         return shape.model.parameters(self.scale.whole(shape.corpus).vocabulary)
 
 
 class Resources(Planner):
-    """Resource requests of the jobs of a scale, which stand outside their specifications: no
-    result depends on them."""
+    """Resource requests of jobs, on which no result depends."""
 
     def ask(self, rule: str, attempt: int = 1, wildcards: Mapping[str, str] = {}) -> dict[str, int]:
-        """Resources as Snakemake names them: `mem_mb` and `runtime` (minutes), which grow with the
-        number of the attempt; `gpu` where the rule takes any. Where the job is about a trajectory,
-        by its wildcards, the size of its model counts."""
+        """Return Snakemake's resources `mem_mb`, `runtime` (minutes) and, for GPUs, `gpu`. They
+        grow with the attempt, and with the model of the trajectory among the wildcards."""
         table = self.scale.resources
         asked, known = table.rules.get(rule, table.default), self.timeline.trajectories
         about = [each for each in wildcards.values() if each in known]
@@ -154,5 +152,5 @@ class Resources(Planner):
         return found
 
     def threads(self, rule: str) -> int:
-        """Threads of a rule's jobs."""
+        """Return the threads of a rule's jobs."""
         return self.scale.threads if rule in COMPUTING else 1

@@ -1,4 +1,4 @@
-"""The jobs that make corpora and trajectories: training runs, fetched checkpoints, averages."""
+"""The jobs of corpora and trajectories: training runs, downloaded checkpoints, averages."""
 
 from functools import cache
 from typing import Any
@@ -15,27 +15,25 @@ from ptq_dynamics.train.settings import AverageSettings, TrainSettings
 
 
 class Trajectories(Planner):
-    """Corpora, and the trajectories on them, which all other jobs take."""
+    """Jobs of corpora, and of trajectories on them."""
 
     @cache
     def corpus(self, name: str = "main") -> Job:
-        """Token files and tokenizer of one corpus."""
+        """Return the job of one corpus."""
         corpus, inputs = self.scale.corpora[name], {}
         if isinstance(corpus, Derived):
             inputs["corpus"] = [self.corpus(corpus.of).manifest]
             if corpus.from_functions:
                 inputs["functions"] = [self.functions(corpus.of).manifest]
         if isinstance(corpus, OwnCorpus):
-            # The first checkpoints, which stay where later ones come.
-            inputs["checkpoint"] = self.manifests(name)[:1]
-        # Their text is what the corpus is made of.
+            inputs["checkpoint"] = self.manifests(name)[:1]  # the same if checkpoints are added
         text = corpus.text if isinstance(corpus, OwnCorpus) else corpus
         packages = getattr(text, "packages", ())
         return self.make("corpus", "corpus.corpus", name, inputs, corpus, packages, corpus=name)
 
     @cache
     def functions(self, corpus: str) -> Job:
-        """Functions and held-out documents of an embedded corpus."""
+        """Return the job of functions and held-out documents of an embedded corpus."""
         others = tuple(self.scale.tasks.others) if self.scale.tasks else ()
         found: Any = self.scale.corpora[corpus]
         text: Any = found.text if isinstance(found, OwnCorpus) else found
@@ -45,8 +43,7 @@ class Trajectories(Planner):
         return self.make("functions", stage, corpus, {}, settings, reads, corpus=corpus)
 
     def makers(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
-        """The jobs that make a trajectory, or the checkpoints of one shard of it, in their
-        order."""
+        """Return the jobs of a trajectory, or of one shard of it, in order."""
         kind = self.timeline.trajectories[name]
         if isinstance(kind, Run):
             return [self.train(name, seed)]
@@ -56,17 +53,17 @@ class Trajectories(Planner):
         return [self.average(name, each, seed) for each in shards]
 
     def manifests(self, name: str, seed: int | None = None, shard: str | None = None) -> list[str]:
-        """Paths of the manifests of what `makers` makes."""
+        """Return paths of the manifests of these jobs."""
         return [job.manifest for job in self.makers(name, seed, shard)]
 
     def inputs(self, name: str, seed: int, shard: str | None = None) -> dict[str, list[str]]:
-        """What all that looks at a trajectory reads: it, and the corpus whose tokenizer it has."""
+        """Return manifests of a trajectory and of its corpus, by label."""
         corpus = self.corpus(self.shape(name).corpus).manifest
         return {"corpus": [corpus], "trajectory": self.manifests(name, seed, shard)}
 
     @cache
     def train(self, name: str, seed: int | None = None) -> Job:
-        """Training of one run."""
+        """Return the job of one run."""
         timeline, scale, seed = self.timeline, self.scale, self.seed(name, seed)
         run = self.config.runs.runs[name]
         trained = run.trained(timeline)
@@ -101,7 +98,7 @@ class Trajectories(Planner):
 
     @cache
     def fetch(self, name: str, shard: str) -> Job:
-        """One shard of the released checkpoints of a public model."""
+        """Return the job of one shard of a public model."""
         public = self.config.runs.public[name]
         settings = public.settings(self.checkpoints(name, shard), self.parameters(name))
         told = f"{name} {shard}"
@@ -109,7 +106,7 @@ class Trajectories(Planner):
 
     @cache
     def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
-        """One shard of averages of checkpoints."""
+        """Return the job of one shard of averages."""
         kind, seed = self.config.runs.averages[name], self.seed(name, seed)
         chosen = self.checkpoints(name, shard)
         means = tuple(mean for mean in kind.means(self.timeline) if mean.id in chosen)
@@ -119,7 +116,7 @@ class Trajectories(Planner):
         return self.make("average", kind.stage, f"{name} seed {seed}", sources, settings, **at)
 
     def schedule(self, run: Run) -> schedules.Schedule:
-        """The learning rate schedule of a run, in steps."""
+        """Return the learning rate schedule of a run, in steps."""
         timeline = self.timeline
         whole, (first, last) = run.whole(timeline), run.ends(timeline)
         own = run if isinstance(run, Stage) else whole
@@ -144,10 +141,10 @@ class Trajectories(Planner):
         return schedules.Constant("constant", peak, warmup)
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
-        """Ids of the measured checkpoints of one shard of a trajectory."""
+        """Return ids of the measured checkpoints of one shard."""
         return tuple(point.id for point in self.timeline.shards(name)[shard])
 
     def runs(self, names: list[str]) -> list[str]:
-        """The runs and public models whose learning rates the trajectories follow, each once."""
+        """Return the runs and public models whose learning rates trajectories follow, each once."""
         found = (self.timeline.trajectories[name].run(name, self.timeline) for name in names)
         return list(dict.fromkeys(found))

@@ -1,1 +1,1 @@
-"""The paper: what its text cites, and how it is typeset."""
+"""Data for the text of the paper, and its typesetting."""

@@ -1,8 +1,8 @@
-"""The stage that typesets the paper: its text, in Typst, with figures, claims, tables and records.
+"""The stage that typesets the paper with Typst, from figures, claims, tables and records.
 
 Fonts are those of the compiler, and the date is that of the newest input, so equal inputs give
-equal bytes. Dates, commits and machines in records are no inputs: a result that was made again to
-the same bytes leaves the paper as it is."""
+equal bytes. Records are no inputs, so rebuilding a result to the same bytes does not rebuild the
+paper."""
 
 import datetime
 import hashlib
@@ -14,25 +14,44 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.content import canonical, sha256
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS, FOREST
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.paths import RECORD, beside
 from ptq_dynamics.figures.settings import FINDING, ORIGIN, rounded
-from ptq_dynamics.paper.settings import DATA, FOLDER, MAIN, PAPER, PaperSettings
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-# Where something went wrong, the innermost first.
+PAPER, DATA = "paper.pdf", "data.json"
+FOLDER, MAIN = "paper", "paper.typ"
+# Places in a diagnostic, the innermost first.
 PLACE = re.compile(r"┌─ (\S.*?):(\d+):\d+")
-# What has functions for the text: what is wrong is where these are called.
+# Files with functions; errors are reported where the text calls them.
 HELPERS = ("lib.typ", "style.typ")
 
 
+class PaperSettings(Strict):
+    """Configuration for the text, as plain data, and digests of the text's files by name. Inputs
+    are `claims`, `tables`, `measurements` and `figure NAME`."""
+
+    told: dict[str, Any]
+    sources: dict[str, str]
+
+
+def sources(root: Path) -> dict[str, str]:
+    """Return digests of the text's files by name; `Problem` if paper.typ is missing."""
+    folder = root / FOLDER  # folders of scales below it hold results
+    found = sorted((*folder.glob("*.typ"), *folder.glob("sections/*.typ")))
+    if folder / MAIN not in found:
+        raise Problem(f"{FOLDER}/{MAIN} is missing; restore it with git checkout {FOLDER}")
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in found}
+
+
 def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
-    """Write paper.pdf, and data.json with what it cites; facts: how many figures it shows."""
+    """Write paper.pdf and data.json with its data; the fact is the number of figures."""
     told, folder = context.settings.told, context.scratch / "text"
-    # A record has them in another order than a plan.
+    # The order of inputs differs between a plan and a record.
     inputs = {key: context.input(key) for key in sorted(context.inputs)}
     drawn = [name for name, figure in told["figures"].items() if figure["missing"] is None]
     shutil.rmtree(folder, ignore_errors=True)
@@ -66,8 +85,9 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
 
 
 def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:
-    """What the text is told of records: each by the path of its manifest, how many are unknown, and
-    the versions of all libraries; `Problem` where one is damaged, or that of an input missing."""
+    """Return data about the records of inputs and their lineage: each by the path of its manifest,
+    the number of unknown ones, and versions of libraries. Raises `Problem` if an input's record is
+    missing."""
     first = {str(each.path): each.digest() for each in inputs}
     records, unknown, waiting = dict[str, record.Record](), set[str](), dict(first)
     while waiting:
@@ -75,7 +95,7 @@ def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:
         if path in records:
             continue
         place = beside(path, RECORD)
-        # Of what was imported, not all records need to be here.
+        # Imported results may lack records of their inputs.
         if path in first or (place.exists() and manifest.read(Path(path)).digest() == digest):
             records[path] = record.read(place)
             waiting |= records[path].inputs
@@ -118,7 +138,7 @@ def _plain(found: record.Record) -> dict[str, Any]:
 
 
 def copy(sources: Mapping[str, str], root: Path, target: Path) -> None:
-    """Copy the text to another folder; `Problem` where it was edited since it was planned."""
+    """Copy the text to another folder; `Problem` if it was edited after planning."""
     for name, digest in sources.items():
         path, copied = root / FOLDER / name, target / name
         if not path.is_file() or sha256(path) != digest:
@@ -129,7 +149,8 @@ def copy(sources: Mapping[str, str], root: Path, target: Path) -> None:
 
 
 def compiled(folder: Path, timestamp: int) -> bytes:
-    """The PDF of a text, dated by seconds since 1970; `Problem` names the place of a mistake."""
+    """Return the PDF of a text, dated in seconds since 1970; `Problem` names the place of an
+    error."""
     import typst
 
     compiler = typst.Compiler(str(folder / MAIN), root=str(folder), ignore_system_fonts=True)
@@ -144,8 +165,8 @@ def compiled(folder: Path, timestamp: int) -> bytes:
 
 
 def explained(diagnostic: str, message: str, folder: Path) -> str:
-    """A diagnostic on the text in a folder, in one line."""
-    # Typst names files as seen from where it runs, or from the root of the text.
+    """Return a diagnostic of Typst in one line."""
+    # Typst names files relative to the working directory, or to the root of the text.
     below = f"{folder.name}/"
     found = [(n.rpartition(below)[2].lstrip("/"), line) for n, line in PLACE.findall(diagnostic)]
     outside = [each for each in found if each[0] not in HELPERS] or found

@@ -30,7 +30,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.build import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
-from ptq_dynamics.paper.settings import PAPER
+from ptq_dynamics.paper.typeset import PAPER
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE, Archive, Result, packed
 from ptq_dynamics.provenance.state import Finding, find
