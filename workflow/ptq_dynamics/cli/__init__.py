@@ -49,8 +49,6 @@ CONFIGURED = "default: the value in config/config.yaml"
 OTHERS = {"nargs": "+", "choices": ["claims", "tables", "paper", "report"], "default": []}
 FILE = {"type": Path}
 FLAG = {"action": "store_true"}
-# Arguments that are paths relative to the folder of the command.
-PATHS = ("file", "one", "other", "source", "result", "place")
 # Name of an argument, the verbs with this argument, and options of `add_argument`.
 ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--scale", f"{PLANNING} audit config crate regime", {"help": CONFIGURED}),
@@ -60,7 +58,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--json", "status plan trace compare", {**FLAG, "help": "print the complete result as JSON"}),
     ("--deep", "status", {**FLAG, "help": "also hash every file of the results"}),
     ("--also", "status", {**OTHERS, "help": "check these besides figures"}),
-    ("file", "trace", {"help": "file of a result, lone picture, or TABLE.csv:ROW"}),
+    ("file", "trace", {**FILE, "help": "file of a result, lone picture, or TABLE.csv:ROW"}),
     ("--mermaid", "trace", {**FLAG, "help": "print the lineage as a Mermaid graph"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
     ("--seed", "audit measure", {"type": int, "help": "seed of random choices"}),
@@ -121,10 +119,9 @@ def _enter_project(arguments: argparse.Namespace) -> None:
     here = Path.cwd()
     above = (each for each in (here, *here.parents) if (each / "config/config.yaml").is_file())
     home = next(above, here)
-    for name in PATHS if home != here else ():
-        if given := getattr(arguments, name, None):
-            path = os.path.normpath(here.relative_to(home) / given)
-            setattr(arguments, name, type(given)(path))
+    for name, given in vars(arguments).items():
+        if isinstance(given, Path):
+            setattr(arguments, name, Path(os.path.normpath(here.relative_to(home) / given)))
     os.chdir(home)
 
 

@@ -82,11 +82,11 @@ def trace(arguments: Namespace) -> bool:
     """Print the lineage of a file as a tree; well if the file matches its record."""
     from ptq_dynamics.provenance.trace import trace as traced
 
-    file = Path(arguments.file).resolve()
+    file = arguments.file.resolve()
     # A project of `measure` has its own results.
     homes = (each for each in file.parents if (each / "config/scales/own.yaml").is_file())
     with chdir(home := next(homes, Path())):
-        chain = traced(os.path.relpath(file) if home.name else arguments.file, Archive.here())
+        chain = traced(os.path.relpath(file) if home.name else str(arguments.file), Archive.here())
     if arguments.json:
         steps = [
             {"manifest": path, "reads": chain.inputs(each), **asdict(each.record)}
@@ -172,9 +172,9 @@ def compare(arguments: Namespace) -> bool:
         return apart.empty
     counts = found.verdict.value_counts()
     print(", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()))
-    # Measurements in both builds come first.
+    # Measurements of one build have no distance, and come last.
     apart = apart.assign(distance=((apart.one - apart.other) / apart.error).abs())
-    apart = apart.sort_values(["verdict", "distance"], ascending=[True, False])
+    apart = apart.sort_values("distance", ascending=False)
     for key, row in apart[:SHOWN].iterrows():
         name = " ".join(filter(None, key if isinstance(key, tuple) else [str(key)]))
         print(f"{row.verdict}: {name}: {row.one} and {row.other} (± {row.error:.3g})")

@@ -33,9 +33,7 @@ class Audit:
 def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
     """Hash every file, and follow every input to its record. Jobs do not make `others`."""
     results, listed = [each for each in archive.in_order() if each.in_place], {*others}
-    strange = [each for each in archive.every if not each.in_place]
     found = Audit(len(results), wrong=[*archive.damaged])
-    found.wrong += [f"{e.place} is the record of {e.path}, which lies elsewhere" for e in strange]
     for result in _counted(results, "hashing"):
         _verify(result, archive, listed, found)
     notes = Counter(note for each in results for note in each.record.notes)
