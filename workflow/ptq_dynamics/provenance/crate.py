@@ -50,12 +50,8 @@ class Crate(ROCrate):  # type: ignore[misc]
         place = path.as_posix()
         if quote(place) in self:
             return self.get(quote(place))
-        content = {
-            "name": place,
-            "encodingFormat": mimetypes.guess_type(place)[0] or "text/plain",
-            "contentSize": str(path.stat().st_size),
-            "sha256": sha256(path),
-        }
+        kind, size = mimetypes.guess_type(place)[0] or "text/plain", str(path.stat().st_size)
+        content = {"name": place, "encodingFormat": kind, "contentSize": size, "sha256": sha256(path)}
         return self.add_file(path, place, properties={**content, **properties})
 
     def files(self, *patterns: str) -> list[Entity]:
@@ -67,7 +63,7 @@ class Crate(ROCrate):  # type: ignore[misc]
 def write(scale: str, place: Path) -> int:
     """Write the crate of a scale to a new folder or a .zip file; return the number of jobs."""
     if place.exists():
-        raise Problem(f"{place} is there already; name another place, or remove it")
+        raise Problem(f"{place} exists; remove it, or name another place")
     archive = Archive.of_scale(scale)
     results = list(archive.in_order())
     if archive.damaged or not results:
