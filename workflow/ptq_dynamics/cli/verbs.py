@@ -80,6 +80,7 @@ def plan(arguments: Namespace) -> bool:
 
 def trace(arguments: Namespace) -> bool:
     """Print the lineage of a file as a tree; well if the file matches its record."""
+    from ptq_dynamics.provenance.released import seeds_in
     from ptq_dynamics.provenance.trace import trace as traced
 
     file = arguments.file.resolve()
@@ -101,6 +102,10 @@ def trace(arguments: Namespace) -> bool:
         return chain.is_verified
     seen = set[str]()
     print(*chain.words(SHOWN), sep="\n", end="\n" * bool(chain.row))
+    if chain.rows is None:
+        scale = chain.table.parent.name
+        make = _make("figures", scale, seeds_in(Path(), chosen.load(scale=scale)))
+        print(f"{chain.table} is not built; {make} builds the table of measurements")
     for depth, result, again in chain.lines():
         words = [result.path, *result.about, *(f"reads also {each}" for each in again)]
         said = ("accepted as above" if w in seen and w.startswith("accepted") else w for w in words)

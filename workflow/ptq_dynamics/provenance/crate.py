@@ -50,9 +50,10 @@ class Crate(ROCrate):  # type: ignore[misc]
         place = path.as_posix()
         if quote(place) in self:
             return self.get(quote(place))
-        kind, size = mimetypes.guess_type(place)[0] or "text/plain", str(path.stat().st_size)
-        content = {"name": place, "encodingFormat": kind, "contentSize": size, "sha256": sha256(path)}
-        return self.add_file(path, place, properties={**content, **properties})
+        kind = mimetypes.guess_type(place)[0] or "text/plain"
+        content = {"name": place, "encodingFormat": kind, "sha256": sha256(path)}
+        content |= {"contentSize": str(path.stat().st_size), **properties}
+        return self.add_file(path, place, properties=content)
 
     def files(self, *patterns: str) -> list[Entity]:
         """Add the files of the checkout that match patterns."""

@@ -58,10 +58,8 @@ class Chain:
             yield f"{row['curve']}, {row['metric']} {row['quantizer']}: {value} at x = {row['x']}"
             counts = {what: len(row[column].split()) for column, what in COUNTED.items()}
             mean = " × ".join(f"{n} {what}" for what, n in counts.items() if n > 1) or "one value"
-            rows = f"rows of {self.table}: {len(known) or 'none'}"
-            if self.rows is None:
-                rows = f"{self.table} is not built; run make figures SCALE={self.table.parent.name}"
-            yield f"mean of {mean}; {rows}"
+            count = "unknown" if self.rows is None else len(known) or "none"
+            yield f"mean of {mean}; rows of {self.table}: {count}"
         for number, each in [*known.items()][:most]:
             key = " ".join(each[name] for name in KEY if each[name])
             yield f"  {self.table}:{number} {each['value']} ({key})"
