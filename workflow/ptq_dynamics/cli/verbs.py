@@ -94,7 +94,7 @@ def trace(arguments: Namespace) -> bool:
             for path, each in reversed([*chain.results.items()])
         ]
         content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
-        content |= {"row": chain.row, "measurements": chain.rows}
+        content |= {"row": chain.row, "measurements": chain.rows or {}}
         _print_json({**content, "missing": chain.missing})
         return chain.is_verified
     if arguments.mermaid:
