@@ -39,7 +39,7 @@ def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
     notes = Counter(note for each in results for note in each.record.notes)
     found.notes += [f"{count} results: {note}" for note, count in notes.items()]
     if lost := [each for each in results if each.record.git is None]:
-        found.notes += [f"{len(lost)} results name no commit, {lost[0].path} for one"]
+        found.notes += [f"{len(lost)} results name no commit, such as {lost[0].path}"]
     # Without all records, the owner of a file may be unknown.
     if not archive.damaged:
         every = (file for folder in archive.folders for file in files(folder))

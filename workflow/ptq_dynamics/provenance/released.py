@@ -96,7 +96,7 @@ def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
     for place in (job.paths.record for job in jobs):
         git = record.read(place).git
         if git is None or git.dirty or (known and git.commit not in known):
-            raise Problem(f"{place} names no clean commit of this branch; rm it, and run make all")
+            raise Problem(f"{place} names no clean commit of this branch; remove it, then make all")
 
 
 def pack(jobs: list[Job], place: Path) -> None:
@@ -127,7 +127,7 @@ def wrong(scale: str) -> Iterator[str]:
     place = folders(scale)[0] / SUMS
     listed = place.read_text(encoding="utf-8").splitlines(keepends=True)
     for name in sorted({line.split(maxsplit=1)[1].strip() for line in {*listed} ^ {*_sums(scale)}}):
-        yield f"{name} is missing, not listed in {place}, or has other bytes than are listed"
+        yield f"{name} is missing, not listed in {place}, or differs from its listed digest"
 
 
 def unreachable(scale: str, built: Iterable[Result]) -> Iterator[str]:
@@ -136,7 +136,7 @@ def unreachable(scale: str, built: Iterable[Result]) -> Iterator[str]:
     known, named = machine.history(), {each.record.git: each.place for each in (*kept, *built)}
     for git, place in named.items() if known else ():
         if git and not known & {git.commit, git.tree}:
-            yield f"{place}, for one, names commit {git.commit}; the branch lacks it and its tree"
+            yield f"{place} names commit {git.commit}; the branch lacks this commit and its tree"
 
 
 def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding]]:
