@@ -1,4 +1,4 @@
-# `make` prints what there is.
+# `make` lists the targets.
 SCALE ?= laptop
 SCALES := $(basename $(notdir $(wildcard config/scales/*.yaml)))
 FIGURES ?= all
@@ -9,34 +9,32 @@ KILLS ?= 30
 SWEEP ?= regime
 VENV := .venv
 PROFILE ?=
-# A variable of another name, as `scale`, would change nothing.
 KNOWN := SCALE FIGURES SEEDS DEEP PROFILE PYTHON WORKERS KILLS SWEEP EDITS_SEED VENV
 GIVEN := $(foreach each,$(MAKEOVERRIDES),$(if $(findstring =,$(each)),$(firstword $(subst =, ,$(subst :=,=,$(each))))))
-# In small letters, or a part of a known one; others are variables of the environment.
+# Unknown names in small letters, or parts of known names; others may be variables of the environment.
 WRONG := $(firstword $(foreach each,$(filter-out $(KNOWN),$(GIVEN)),\
 	$(if $(or $(filter $(each),$(shell echo '$(each)' | tr A-Z a-z)),$(findstring $(each),$(KNOWN))),$(each))))
 ifneq ($(WRONG),)
-LIKE := $(filter $(shell echo '$(WRONG)' | tr a-z A-Z),$(KNOWN))
-$(error make has no variable '$(WRONG)'; it has: $(LIKE) $(filter-out $(LIKE),$(KNOWN)))
+$(error make has no variable '$(WRONG)'; it has: $(KNOWN))
 endif
 PROFILES := $(notdir $(wildcard profiles/*))
-# What a profile needs beside the environment, and what writes locks, in folders of their own.
+# Folders with the packages of profile slurm and of `make locks`.
 PLUGINS := $(VENV)/slurm
 LOCKER := $(VENV)/uv
-# The code of this checkout, also where several share an environment.
+# Several checkouts may share an environment.
 HERE = PYTHONPATH="workflow$(1)$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin
 PTQ = $(call HERE,)/ptq-dynamics
 CHOICE = scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true)
 BUILD = $(call HERE,)/snakemake --config $(CHOICE)
 SEND = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/snakemake \
 	--workflow-profile profiles/$(PROFILE) --config $(CHOICE),$(BUILD))
-# On a full disk even compiled code is cut off, and then stays so.
+# A full disk truncates compiled code, which Python does not repair.
 ROOM = df -Pk . | awk 'END {for (i = 2; i <= NF; i++) if ($$i ~ /^[0-9]+%$$/) exit $$(i - 1) < 51200}' || \
 	{ echo "error: less than 50 MB are left on the disk of this folder; free some space" >&2; exit 1; }
 STATUS = $(PTQ) status --scale $(SCALE) --figures "$(FIGURES)" \
 	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
-# $(call MADE,OTHERS,WHERE,OUTCOMES): build figures and others, and say where they are. Records answer
-# faster than Snakemake starts, and say in one line what is wrong with a choice.
+# $(call MADE,OTHERS,WHERE,OUTCOMES): build figures and other targets, and print where they are.
+# `status` is faster than Snakemake, and prints a wrong choice in one line.
 define MADE
 $(if $(filter-out $(PROFILES),$(PROFILE)),$(error PROFILE: no profile '$(PROFILE)'; there are: $(PROFILES)))@$(ROOM)
 @start=$$(date +%s); end=$$($(STATUS) $(if $(1),--also $(1)) 2>&1) || case "$$end" in \
@@ -46,18 +44,18 @@ $(if $(filter-out $(PROFILES),$(PROFILE)),$(error PROFILE: no profile '$(PROFILE
 	$(if $(3),$(3) &&) echo "$$end: $(2)"
 endef
 OUTCOMES = $(PTQ) dev claims --scale $(SCALE) --figures "$(FIGURES)"
-# Named by what project and locks say, so that neither their times nor comments install anything.
+# A digest of project and locks, so that neither their times nor comments install anything.
 INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
 	pyproject.toml envs/main.txt envs/cuda.txt | cksum | cut -d ' ' -f 1)
-# Files of tests side by side; a file's tests share what they build.
+# Tests of a file share a build.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -rs --durations 40 --durations-min 5
-# What installs more than the environment: tools in environments of their own, and a cluster.
+# Tests that install other tools or a cluster.
 MORE := tests/workflow/test_backends.py tests/workflow/test_slurm.py
 
-# A build starts hundreds of processes, and each would compile the package anew.
+# Otherwise each of a build's processes compiles the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Snakemake keeps a cache in the home directory, which may be read-only.
+# The home directory, where Snakemake and matplotlib keep caches, may be read-only.
 ifneq ($(shell test -w "$$HOME" && echo yes),yes)
 export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
@@ -73,10 +71,10 @@ help:  ## this list
 
 install: $(INSTALLED)  ## install the locked environment; all other targets do so by themselves
 
-figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures that are missing or outdated
+figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the missing or outdated figures
 	$(call MADE,,figures/$(SCALE)/README.md shows all figures)
 
-# On a cluster the figures alone are built.
+# With a profile, the cluster builds figures, and this machine the rest.
 claims: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, tables of numbers, and outcomes of the paper's claims
 	$(call MADE,claims tables,results/$(SCALE)/tables/claims.md has all numbers,$(OUTCOMES))
 
@@ -138,12 +136,11 @@ staleness: $(INSTALLED)  ## make random edits, and print missed and needless reb
 locks: $(LOCKER)  ## update the locks in envs/ from pyproject.toml, with digests of files
 	@PYTHONPATH=$(LOCKER) $(VENV)/bin/python envs/lock.py
 
-# Not after the environment, which cannot be installed where its lock lacks something.
+# A wrong lock of the environment must not prevent `make locks`.
 $(PLUGINS) $(LOCKER): $(VENV)/%: envs/%.txt | $(VENV)/bin/python
 	@rm -rf $@.new && $(VENV)/bin/pip install -q --no-deps --require-hashes --target $@.new -r $<
 	@rm -rf $@ && mv $@.new $@ && touch $@
 
-# The seeds of the scale's file, unless others are given.
 RELEASE_SEEDS = $(or $(SEEDS),$(shell $(VENV)/bin/python -c "import yaml; \
 	print(*yaml.safe_load(open('config/scales/$(SCALE).yaml')).get('release_seeds') or ())"))
 release: $(INSTALLED)  ## build, audit and write the released files of SCALE, from a clean commit

@@ -100,7 +100,7 @@ def test_equal_results_give_equal_crates_and_damaged_ones_none(crate, project, t
     for path in crate.rglob("*"):
         other = tmp_path / "again" / path.relative_to(crate)
         assert path.is_dir() or path.read_bytes() == other.read_bytes(), path
-    assert "is there already" in command(project, tmp_path).stderr
+    assert "exists; remove it" in command(project, tmp_path).stderr
     with project.edited("figures/smoke/fig04.record.json") as (path,):
         path.write_bytes(b"{}")
         done = command(project, tmp_path / "new")

@@ -160,6 +160,10 @@ def test_a_point_of_a_figure_is_traced_to_its_measurements(project):
         done = command(project, "trace", f"{FIGURE}.csv:1")
     assert done.returncode == 0 and f"{TABLE}:" in done.stdout, done.stderr
     assert len({*done.stdout.splitlines()}) == done.stdout.count("\n")
+    with project.edited(TABLE) as (path,):
+        path.unlink()
+        done = command(project, "trace", f"{FIGURE}.csv:1")
+    assert f"{TABLE} is not built; make figures SCALE=smoke builds" in done.stdout, done.stderr
 
 
 def listed(project):

@@ -40,7 +40,7 @@ def clone(built, archive, tmp_path_factory):
     done = command(project, "adopt", archive)
     print(f"{SHOWN}a release of {archive.stat().st_size} bytes: {time.monotonic() - before:.1f} s")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 were up to date here, 0 are missing or outdated there" in done.stdout, done.stdout
+    assert "0 are missing or outdated in the source" in done.stdout, done.stdout
     return project
 
 

@@ -1,10 +1,9 @@
-# What the rules share: the plan, and how a job finds its specification and its inputs.
+# The plan, and functions that give rules their specifications, inputs and resources.
 import os
 import re
 import sys
 from pathlib import Path
 
-# The code beside these rules, whichever checkout the environment was installed from.
 HERE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(HERE))
 
@@ -14,7 +13,7 @@ from ptq_dynamics.graph.site import BY_NAME, PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))
-# The folder of a build may bring configuration of its own.
+# A project has its own configuration.
 CONFIG = Path("config") if Path("config/runs.yaml").is_file() else ROOT / "config"
 
 
@@ -27,14 +26,12 @@ try:
 except Problem as problem:
     sys.exit(f"error: {problem}")
 
-# The output of a rule: the manifest of its job's result.
 manifest = plan.site.pattern
-# A job compares its specification and inputs with the record of its result before it does more.
 RUN = "python -m ptq_dynamics.engine.run {input.spec} --devices {resources.devices}"
 
 
 def planned_by(give, *arguments, **wildcards):
-    """What a function of the plan gives; a problem ends the build."""
+    """Call a function of the plan; a problem ends the build."""
     try:
         return give(*arguments, **wildcards)
     except Problem as problem:
@@ -42,12 +39,12 @@ def planned_by(give, *arguments, **wildcards):
 
 
 def job(kind, wildcards):
-    """The job that a rule makes for some wildcards."""
+    """Return the job of a rule with these wildcards."""
     return planned_by(plan.job, kind, **dict(wildcards.items()))
 
 
 def spec(kind):
-    """The specification of a rule's job; the manifest of an outdated result is removed."""
+    """Return the specification of a rule's job; remove the manifest of an outdated result."""
 
     def found(wildcards):
         own = job(kind, wildcards)
@@ -59,12 +56,12 @@ def spec(kind):
 
 
 def inputs(kind, *labels):
-    """Manifests of the inputs of a rule's job: under the labels that begin with these words, or all."""
+    """Return manifests of inputs whose labels begin with these words; without words, all."""
     return lambda wildcards: job(kind, wildcards).under(*labels)
 
 
 def asked(kind):
-    """Resources of a stage's jobs; they grow with every attempt, and with the size of the model."""
+    """Return resources of a rule's jobs, which grow with the attempt and the size of the model."""
 
     def request(name, least=0):
         return lambda wildcards, attempt: plan.resources.ask(
@@ -72,7 +69,7 @@ def asked(kind):
         ).get(name, least)
 
     found = {name: request(name) for name in plan.resources.ask(kind)}
-    # On one machine the devices that a job leases, where there are any.
+    # Devices that a job leases on one machine.
     found["devices"] = request("gpu", 1) if kind in ON_DEVICE else 0
     return found
 

@@ -1,13 +1,13 @@
-# A row a stage: what its jobs read, by the labels of their inputs ([]: all labels). Each job also
-# reads its specification, and makes a manifest of its result.
+# A row for each stage: its inputs by their labels ([]: all). A job also reads its specification, and
+# writes a manifest.
 STAGES = {
-    # Trajectories: corpora, the runs trained on them, public models, averages of checkpoints.
+    # Trajectories: corpora, training runs, public models, averages of checkpoints.
     "corpus": {"text": ["corpus", "functions", "checkpoint"]},
     "functions": {"corpus": ["corpus"]},
     "train": {"corpus": ["corpus"], "before": ["trunk", "after"]},
     "fetch": {},
     "average": {"checkpoints": []},
-    # Losses, layer errors and answers of checkpoints, quantized or not, and the table of them.
+    # Losses, layer errors and answers, and the table of measurements.
     "measure": {
         "corpus": ["corpus"],
         "checkpoints": ["trajectory"],
@@ -16,21 +16,21 @@ STAGES = {
     "make_task": {"functions": ["functions"], "corpus": ["corpus"]},
     "fetch_task": {},
     "collect": {"measurements": []},
-    # The loss around checkpoints, and where trajectories lie.
+    # The loss around checkpoints, and principal components of trajectories.
     "curvature": {"corpus": ["corpus"], "checkpoints": ["trajectory"]},
     "landscape": {"checkpoints": []},
     "components": {"checkpoints": []},
-    # Tools with environments of their own, and how they compare.
+    # Other quantization tools, and their comparison.
     "environment": {},
     "comparison": {"measurements": []},
-    # Pictures, claims and tables, the paper and the page.
+    # Figures, claims and tables, the paper and the page.
     "figure": {"runs_and_measurements": []},
     "judge": {"measurements": []},
     "tabulate": {"measurements": []},
     "typeset": {"figures": []},
     "report": {"figures": []},
 }
-# Stages whose jobs compute on a device, where there is one.
+# Stages that compute on a device, if any.
 ON_DEVICE = ("train", "measure", "curvature", "landscape")
 
 for kind, groups in STAGES.items():
@@ -51,7 +51,7 @@ for kind, groups in STAGES.items():
             RUN
 
 
-# What people ask for by name: each figure, and what stages make under names of their own.
+# Targets: each figure, and other results by their names.
 NAMED = {**dict.fromkeys(plan.site.config.figures, "figure"), **BY_NAME}
 
 for name, kind in NAMED.items():

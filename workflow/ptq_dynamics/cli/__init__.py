@@ -1,8 +1,6 @@
-"""The command `ptq-dynamics`: what is not building. A verb is a function of `verbs`, or of
-`maintainers` for those of the group `dev`; `ARGUMENTS` says what it takes."""
+"""The command `ptq-dynamics`. A verb is a function of `verbs`, or `maintainers` for `dev`."""
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Mapping
@@ -51,9 +49,7 @@ CONFIGURED = "default: the value in config/config.yaml"
 OTHERS = {"nargs": "+", "choices": ["claims", "tables", "paper", "report"], "default": []}
 FILE = {"type": Path}
 FLAG = {"action": "store_true"}
-# Arguments that are paths below the folder of the command, which `measure` does not leave.
-PATHS = ("file", "one", "other", "source", "result", "place")
-# An argument, the verbs that take it, and how.
+# Name of an argument, the verbs with this argument, and options of `add_argument`.
 ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--scale", f"{PLANNING} audit config crate regime", {"help": CONFIGURED}),
     ("--scale", "measure", {"help": "use text and settings of this scale; default: own settings"}),
@@ -62,7 +58,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--json", "status plan trace compare", {**FLAG, "help": "print the complete result as JSON"}),
     ("--deep", "status", {**FLAG, "help": "also hash every file of the results"}),
     ("--also", "status", {**OTHERS, "help": "check these besides figures"}),
-    ("file", "trace", {"help": "file of a result, lone picture, or TABLE.csv:ROW"}),
+    ("file", "trace", {**FILE, "help": "file of a result, lone picture, or TABLE.csv:ROW"}),
     ("--mermaid", "trace", {**FLAG, "help": "print the lineage as a Mermaid graph"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
     ("--seed", "audit measure", {"type": int, "help": "seed of random choices"}),
@@ -96,13 +92,11 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def main() -> int:
-    """Run one verb; exit status 1 with one line when something is wrong."""
+    """Run a verb; return exit status 1 if anything is wrong."""
     signals.end_at_once()
     arguments, rest = _parser().parse_known_args()
     if rest:
         arguments.error(f"unrecognized arguments: {' '.join(rest)}")
-    # What a verb makes lives until it ends.
-    gc.disable()
     try:
         if arguments.verb != "measure":
             _enter_project(arguments)
@@ -111,7 +105,7 @@ def main() -> int:
         is_well = getattr(module, arguments.verb)(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, as `head`, has seen enough; Python would complain once more when it exits.
+        # A reader such as `head` has closed the pipe. Python flushes once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Problem, OSError) as error:
@@ -121,14 +115,13 @@ def main() -> int:
 
 
 def _enter_project(arguments: argparse.Namespace) -> None:
-    """Change to the nearest folder above with a configuration; paths mean what they meant."""
+    """Change to the nearest folder above with a configuration, and adapt relative paths."""
     here = Path.cwd()
     above = (each for each in (here, *here.parents) if (each / "config/config.yaml").is_file())
     home = next(above, here)
-    for name in PATHS if home != here else ():
-        if given := getattr(arguments, name, None):
-            path = os.path.normpath(here.relative_to(home) / given)
-            setattr(arguments, name, type(given)(path))
+    for name, given in vars(arguments).items():
+        if isinstance(given, Path):
+            setattr(arguments, name, Path(os.path.normpath(here.relative_to(home) / given)))
     os.chdir(home)
 
 

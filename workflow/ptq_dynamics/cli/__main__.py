@@ -1,7 +1,5 @@
-"""`python -m ptq_dynamics.cli` is the command `ptq-dynamics`."""
-
-import sys
+"""Run `ptq-dynamics` as `python -m ptq_dynamics.cli`."""
 
 from ptq_dynamics.cli import main
 
-sys.exit(main())
+raise SystemExit(main())

@@ -1,10 +1,10 @@
-"""The configuration that a command line chooses, and projects in other folders."""
+"""Configuration chosen on the command line, and projects in other folders."""
 
 import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,19 @@ FOLDER = Path("config")
 
 
 def load(**given: str | None) -> config.Config:
-    """Configuration as the files have it, but for what the command line gives."""
-    return config.load(_choice(**given), FOLDER)
+    """Load the configuration; values on the command line override config/config.yaml."""
+    return config.load(_choice(given), FOLDER)
 
 
-def _choice(**given: str | None) -> dict[str, Any]:
+def _choice(given: Mapping[str, str | None]) -> dict[str, Any]:
     changes = {key: value for key, value in given.items() if value is not None}
     return {**config.read_yaml(FOLDER / "config.yaml"), **changes}
 
 
 def plan(arguments: argparse.Namespace) -> Plan:
-    """The plan of the chosen configuration."""
+    """Return the plan of the chosen configuration."""
     names = ("scale", "figures", "more_seeds")
-    choice = _choice(**{name: getattr(arguments, name, None) for name in names})
+    choice = _choice({name: getattr(arguments, name, None) for name in names})
     return planned(choice, FOLDER, Path(os.path.relpath(checkout.ROOT)))
 
 
@@ -44,12 +44,12 @@ def write(file: Path, content: Any) -> None:
 
 
 def build(folder: Path, targets: Iterable[str], profile: str | None = None) -> None:
-    """Build the project in a folder; `Problem` where that fails."""
+    """Build the project in a folder; raises `Problem` if the build fails."""
     snakemake = str(Path(sys.executable).with_name("snakemake"))
     command = [snakemake, "-s", str(checkout.ROOT / "Snakefile"), "--workflow-profile"]
     command += [str(checkout.ROOT / "profiles" / (profile or "default")), "--", *targets]
     environment = {**os.environ, **checkout.environment()}
-    if profile:  # what it needs is installed in a folder of its name
+    if profile:  # its packages are in a folder of its name
         environment["PYTHONPATH"] += f"{os.pathsep}{checkout.ROOT / '.venv' / profile}"
     if subprocess.call(command, cwd=folder, env=environment):
         raise Problem("the build failed (see above); to resume it, run the same command again")

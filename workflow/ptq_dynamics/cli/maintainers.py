@@ -1,4 +1,4 @@
-"""The verbs of `ptq-dynamics dev`: each prints what it did, and returns whether all is well."""
+"""The verbs of `ptq-dynamics dev`. Each prints its findings, and returns whether all is well."""
 
 import json
 import re
@@ -29,28 +29,28 @@ from ptq_dynamics.provenance.released import folders
 PAGE = Path("README.md")
 BEGIN = "<!-- what came out: written by `ptq-dynamics dev readme` -->\n"
 END = "<!-- end of what came out -->\n"
-# Whose model is a scale's size.
+# The run whose model size orders the scales.
 LONGEST = "constant-3e-3"
 TOGETHER = Path("results", REFERENCE)
 
 
 def accept(arguments: Namespace) -> bool:
-    """Accept the result with a manifest, or all stale ones in or below a folder."""
+    """Declare that outdated results of a folder, or of a manifest, are up to date."""
     if not arguments.reason.strip():
-        raise Problem("--reason is empty; say why the change makes no difference")
+        raise Problem("--reason is empty; describe why the change makes no difference")
     plan, place = chosen.plan(arguments), arguments.result.resolve()
     jobs = [job for job in plan.site.needed(plan.last()) if job.paths.record.exists()]
-    meant = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
-    if not meant:
+    jobs = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
+    if not jobs:
         raise Problem(f"{place} has no result of this scale; name a manifest or a folder")
-    stale = [job for job in meant if specification.stale(job.spec, job.paths)]
+    stale = [job for job in jobs if specification.stale(job.spec, job.paths)]
     lines = state.accept(stale, arguments.reason)
     print("\n".join([*lines, f"{len(lines)} results were accepted: {arguments.reason}"]))
     return True
 
 
 def claims(arguments: Namespace) -> bool:
-    """Print a line for every claim: its outcome, and the ratio that it rests on."""
+    """Print the outcome and the first ratio of every claim."""
     site = chosen.plan(arguments).site
     if note := site.config.scale.note:
         print(f"{site.config.scale.description}: {note}")
@@ -65,14 +65,14 @@ def claims(arguments: Namespace) -> bool:
 
 
 def cost(arguments: Namespace) -> bool:
-    """Write and print the tables of what a scale cost, and of what its jobs used."""
+    """Write and print the tables of costs and resources of a scale."""
     plan = chosen.plan(arguments)
     print(*map(as_markdown, costs.write(plan, Path(plan.site.results))), sep="\n", end="")
     return True
 
 
 def crate(arguments: Namespace) -> bool:
-    """Write a crate of all that is built at a scale, for tools of others."""
+    """Write a crate of a scale's results."""
     from ptq_dynamics.provenance import crate
 
     count = crate.write(chosen.plan(arguments).site.config.choice.scale, arguments.place)
@@ -81,7 +81,7 @@ def crate(arguments: Namespace) -> bool:
 
 
 def readme(arguments: Namespace) -> bool:
-    """Write what came out into the README, and the plot of claims at all released scales."""
+    """Write the released outcomes into the README, and plot the claims of all released scales."""
     text = PAGE.read_text(encoding="utf-8")
     found = re.search(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.S)
     if found is None:
@@ -94,7 +94,7 @@ def readme(arguments: Namespace) -> bool:
 
 
 def released_scales() -> list[str]:
-    """Names of the scales that the repository has results of, smaller models first."""
+    """Return names of the released scales, smaller models first."""
     names = [place.parent.name for place in TOGETHER.glob(f"*/{CLAIMS}")]
     if not names:
         raise Problem(f"{TOGETHER} contains no release; run make release")
@@ -103,7 +103,7 @@ def released_scales() -> list[str]:
 
 
 def block(scales: list[str]) -> str:
-    """The plot of the claims at some released scales, and links to all that is released."""
+    """Return the README's plot of claims, and links to the releases."""
     parts = [f"![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n"]
     for scale in scales:
         results, drawn = folders(scale)
@@ -113,7 +113,7 @@ def block(scales: list[str]) -> str:
 
 
 def regime(arguments: Namespace) -> bool:
-    """Print the numbers without dimension of every run of a scale beside the paper's."""
+    """Print the dimensionless numbers of every run beside the paper's."""
     plan, titles = chosen.plan(arguments), [name.replace("_", "\n") for name in COLUMNS]
     table = Table("run", *titles, box=None, padding=(0, 1, 0, 0))
     for each in beside(plan, Plan(chosen.load(scale="paper"))):
@@ -124,29 +124,27 @@ def regime(arguments: Namespace) -> bool:
         table.add_row(each["run"], *cells)
     Console(width=180).print(table)
     print("In brackets: the value of scale paper, if different. !: the values are not alike.")
-    if (carried := _carried(plan)) is not None:
-        print(carried)
+    _print_carried(plan)
     for name, reason in plan.site.config.scale.regime.left_out.items():
         print(f"left out: {name} ({reason})")
     return True
 
 
-def _carried(plan: Plan) -> str | None:
-    """What the blocks of every run carry at its end, as it was measured here or is released."""
-    for folder in (Path(plan.site.results), folders(plan.site.config.choice.scale)[0]):
-        if (path := folder / MEASUREMENTS).is_file():
-            table = measurements.read(path).loc[lambda rows: rows.metric.isin(OF_BLOCKS)]
-            if table.empty:
-                continue
+def _print_carried(plan: Plan) -> None:
+    """Print the loss that the blocks of every run carry at its end, built or released."""
+    places = (Path(plan.site.results), folders(plan.site.config.choice.scale)[0])
+    for path in filter(Path.is_file, (place / MEASUREMENTS for place in places)):
+        table = measurements.read(path).loc[lambda rows: rows.metric.isin(OF_BLOCKS)]
+        if not table.empty:
             means = table.pivot_table(index="trajectory", columns="metric", values="value")
             means["layers"] = [plan.trajectories.shape(name).model.layers for name in means.index]
-            said = "carried: nats of loss that all blocks carry, and one alone; gain: rms × √inputs"
-            return f"{said} ({path}, means over seeds)\n{means.round(2).to_string()}"
-    return None
+            print("carried: nats of loss that all blocks carry, and one alone; gain: rms × √inputs")
+            print(f"({path}, means over seeds)\n{means.round(2).to_string()}")
+            return
 
 
 def _judged(folder: str | Path, target: str, scale: str) -> Mapping[str, Any]:
-    """The claims of a scale; raises `Problem` where they are not judged."""
+    """Read the outcomes of a scale's claims; raises `Problem` if the file is missing."""
     path = Path(folder, CLAIMS)
     if not path.is_file():
         raise Problem(f"{path} is missing; run make {target} SCALE={scale}")

@@ -1,4 +1,4 @@
-"""`ptq-dynamics measure`: it writes a project into a folder of its own, and builds it there."""
+"""`ptq-dynamics measure`: write a project for own checkpoints, and build it."""
 
 import os
 import re
@@ -31,17 +31,17 @@ from ptq_dynamics.train.architectures.given import Given
 
 SCALE, FIGURE, RUN = "own", "quantization", "run"
 LOCK = Path("families.lock.json")
-# Data sets as `datasets` lays them out; any other file is text.
+# Files that `datasets` reads; other files are text.
 TABLES = (".jsonl", ".json", ".parquet")
 DATA_SET = r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})"
 REPORT = Path("README.md")
 FEWEST, LEAST = 4, 256  # blocks, and tokens, of validation text
-# Held-out text by the setting of a scale that reads it.
+# Parts of held-out text by the settings that read them.
 SPLITS = {"evaluation": "validation", "calibration": "calibration", "curvature": "probe"}
 
 
 def measure(arguments: Namespace) -> bool:
-    """Measure what is missing or outdated of some checkpoints, and print what came out."""
+    """Measure missing or outdated checkpoints, and print the finding."""
     out = arguments.out or Path("own", Path(arguments.place).resolve().name)
     _write(arguments, out / "config")
     with chdir(out):
@@ -99,7 +99,7 @@ def _write(arguments: Namespace, folder: Path) -> None:
 
 
 def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
-    """The entry of the checkpoints; what is remote is locked to commits."""
+    """Return the entry of the checkpoints; revisions are locked to commits."""
     place, rate, entry = arguments.place, arguments.lr, dict[str, Any]()
     earlier = folder / "families.yaml"
     if not Path(place).is_dir() and arguments.revisions is None:
@@ -128,27 +128,27 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _relative(path: str | Path, root: Path) -> str:
-    """A path as the project has it, past links."""
+    """Return a resolved path relative to the project."""
     return os.path.relpath(Path(path).resolve(), root.resolve())
 
 
 def _quantizers(arguments: Namespace, default: Mapping[str, Any]) -> dict[str, Any]:
-    """The chosen quantizers by name: those of config/quantizers.yaml, with other bits too."""
+    """Return the chosen quantizers by name."""
     every, found = config.read_yaml(ROOT / "config/quantizers.yaml"), dict[str, Any]()
     for method in arguments.methods or default["methods"]:
-        same = {name: each for name, each in every.items() if each["method"] == method}
         config.require("--methods", "method", [method], {e["method"] for e in every.values()})
-        name, first = next(iter(same.items()))
+        same = {name: each for name, each in every.items() if each["method"] == method}
         if len(same) == 1:
-            found[name] = first
+            found |= same
         else:
+            first = next(iter(same.values()))
             for bits in arguments.bits or default["bits"]:
                 found[f"{method}-{bits}bit"] = {**first, "bits": bits}
     return found
 
 
 def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """A scale of this checkout; with settings for own checkpoints, unless it was asked for."""
+    """Return a scale of this checkout, by default with the settings of config/own.yaml."""
     name = arguments.scale or default["scale"]
     config.require("--scale", "scale", [name], config.scales(ROOT / "config"))
     if arguments.tokens is not None and (arguments.scale or arguments.tokens < LEAST):
@@ -164,13 +164,13 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
         if not arguments.curvature:
             scale["curvature"]["tokens"] = default["context"]
         wanted = per_token * sum(scale[key]["tokens"] for key in SPLITS)
-        # Short texts count as a whole; half of a table may be no text.
-        there = sum(each["size"] for each in text.get("files", ()))
-        there = there // 2 if "dataset" in text else there
-        if text.get("files") is not None and there < default["shortest"]:
-            raise Problem(f"--text has {there:,} characters; give {default['shortest']:,} or more")
+        size = sum(each["size"] for each in text.get("files", ()))
+        size = size // 2 if "dataset" in text else size  # Half of a table may be no text.
+        if "files" in text and size < default["shortest"]:
+            raise Problem(f"--text has {size:,} characters; give {default['shortest']:,} or more")
         for key, split in SPLITS.items():
-            scale[key]["tokens"] = scale[key]["tokens"] * min(there or wanted, wanted) // wanted
+            # A shorter text is used completely.
+            scale[key]["tokens"] = scale[key]["tokens"] * min(size or wanted, wanted) // wanted
             main[split] = scale[key]["tokens"]
         shape["context"] = min(default["context"], scale["evaluation"]["tokens"] // FEWEST)
     if arguments.text:
@@ -188,7 +188,7 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
 
 
 def _text(place: str, root: Path) -> dict[str, Any]:
-    """Where text stands: in text files, or in a data set."""
+    """Return the place of text: files, or a data set."""
     path = Path(place)
     if not path.exists():
         if (named := re.fullmatch(DATA_SET, place)) is None:
@@ -203,7 +203,7 @@ def _text(place: str, root: Path) -> dict[str, Any]:
 
 
 def _build(plan: Plan, quantizers: list[str], profile: str | None) -> None:
-    """Build the first checkpoint, say how long all take, and build the rest."""
+    """Build the first checkpoint, print an estimate of the time, and build the rest."""
     first, seed = next(iter(plan.site.timeline.shards(RUN))), plan.measuring.seed(RUN)
     jobs = [plan.measuring.measure(RUN, each, first, seed) for each in quantizers]
     curves = plan.site.config.figures[FIGURE].trajectories
@@ -221,7 +221,7 @@ def _build(plan: Plan, quantizers: list[str], profile: str | None) -> None:
 
 
 def _report(plan: Plan, figure: Job) -> str:
-    """Write a page with picture, words and numbers; the words."""
+    """Write a page with picture, finding and numbers; return the finding."""
     from ptq_dynamics.measure import measurements
 
     site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])

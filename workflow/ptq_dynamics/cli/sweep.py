@@ -1,8 +1,7 @@
-"""`ptq-dynamics dev sweep`: candidates for the settings of a scale are trained and compared.
+"""`ptq-dynamics dev sweep`: train and compare candidates for the settings of a scale.
 
-Every candidate is a project of its own with the scale's file changed. It draws losses in full
-precision alone: a choice between them sees no quantization error.
-"""
+Each candidate is a project. It measures losses in full precision only, so that quantization errors
+cannot influence the choice."""
 
 import shutil
 from argparse import Namespace
@@ -20,17 +19,12 @@ from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS, OF_BLOCKS
 
-# A figure each, since in one they might be too many to be told apart.
-FIGURE = {
-    "title": "Loss of a candidate",
-    "caption": "In full precision.",
-    "layout": "over_tokens",
-    "metrics": ["loss"],
-}
+FIGURE: dict[str, Any] = {"title": "Loss of a candidate", "caption": "In full precision."}
+FIGURE |= {"layout": "over_tokens", "metrics": ["loss"]}
 
 
 def sweep(arguments: Namespace) -> bool:
-    """Train every candidate that is not there yet; write and print the table of all."""
+    """Train all candidates; write and print the table of their losses."""
     asked: config.Sweep = config.read(Path(f"config/sweeps/{arguments.name}.yaml"), "sweep")
     folder, rows = Path("results/sweep", arguments.name), list[dict[str, str]]()
     table = folder.with_suffix(".csv")
@@ -51,10 +45,10 @@ def sweep(arguments: Namespace) -> bool:
 
 
 def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, Any]) -> Plan:
-    """Write the workflow of a candidate; its plan, or `Problem` where it cannot be planned."""
+    """Write the project of a candidate; return its plan."""
     shutil.copytree("config", folder / "config", dirs_exist_ok=True)
     scale = Path(f"config/scales/{sweep.scale}.yaml")
-    compared = dict.fromkeys((*sweep.runs, *filter(None, [sweep.trunk])))
+    compared = filter(None, (*sweep.runs, sweep.trunk))
     figures = {name: {**FIGURE, "curves": {name: [name]}} for name in compared}
     changed = config.read_yaml(scale)
     update_config(changed, changes)
@@ -66,7 +60,7 @@ def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, Any]) -> Plan:
 
 
 def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
-    """Size of a candidate's main model, and length and regime of its first run."""
+    """Return the size of a candidate's main model, and length and regime of its first run."""
     scale, regime = plan.site.config.scale, dict(regimes(plan))[sweep.runs[0]]
     numbers = scale.models["main"].model_dump(include={"layers", "width"})
     numbers |= {"steps": scale.budget}
@@ -77,7 +71,7 @@ def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
 
 
 def _carried(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
-    """What the blocks carry at the end of the trunk and of the first run."""
+    """Return the loss that blocks carry at the end of the trunk and of the first run."""
     found = dict[str, str]()
     for label, name in (("stable", sweep.trunk), ("decayed", sweep.runs[0])):
         rows = table[(table.trajectory == name) & table.metric.isin(OF_BLOCKS)]
@@ -86,7 +80,7 @@ def _carried(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
 
 
 def _losses(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
-    """Last losses of a candidate, and its trunk's in two quarters, or the mean of the last."""
+    """Return last losses, and mean losses of two quarters of the trunk, or else the mean."""
     rows = table[(table.metric == LOSS) & (table.quantizer == FULL_PRECISION)]
     losses = rows.pivot(index="step", columns="trajectory", values="value")
     last = losses.ffill().iloc[-1][list(sweep.runs)]

@@ -1,4 +1,4 @@
-"""The verbs of `ptq-dynamics`: each prints what it finds, and returns whether all is well."""
+"""The verbs of `ptq-dynamics`. Each prints its findings, and returns whether all is well."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def _make(target: str, scale: str, seeds: str) -> str:
 
 
 def status(arguments: Namespace) -> bool:
-    """Print what is missing or outdated, with the reason."""
+    """Print which results are missing or outdated, and why."""
     plan = chosen.plan(arguments)
     others = [plan.job(BY_NAME.get(each, each)) for each in arguments.also]
     found = find(plan, [*plan.last(), *others], deep=arguments.deep)
@@ -46,20 +46,20 @@ def status(arguments: Namespace) -> bool:
     notes = Counter(note for e in found if e.state == "up to date" for note in e.reasons)
     for note, count in notes.items():
         print(f"note: {count} results: {note}")
-    if rest:
-        width = max(len(each.job) for each in rest)
-        for each in rest:
-            print(f"{each.state:8}  {each.job:{width}}  {shortened(each.reasons)}")
-        counts = Counter(each.state for each in rest)
-        states = ", ".join(f"{count} {state}" for state, count in counts.items())
-        print(f"{states}, {len(found) - len(rest)} up to date")
-    else:
+    if not rest:
         print(f"all {len(found)} results are up to date; nothing to do")
-    return not rest
+        return True
+    width = max(len(each.job) for each in rest)
+    for each in rest:
+        print(f"{each.state:8}  {each.job:{width}}  {shortened(each.reasons)}")
+    counts = Counter(each.state for each in rest)
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    print(f"{states}, {len(found) - len(rest)} up to date")
+    return False
 
 
 def plan(arguments: Namespace) -> bool:
-    """How many jobs of each kind would run, those that wait for another one included."""
+    """Print how many jobs of each kind would run."""
     plan = chosen.plan(arguments)
     jobs = dict[str, Counter[str]]()
     for each in find(plan, plan.last()):
@@ -79,22 +79,22 @@ def plan(arguments: Namespace) -> bool:
 
 
 def trace(arguments: Namespace) -> bool:
-    """The chain that a file comes from, as a tree; well where the file has the bytes that its
-    record lists."""
+    """Print the lineage of a file as a tree; well if the file matches its record."""
+    from ptq_dynamics.provenance.released import seeds_in
     from ptq_dynamics.provenance.trace import trace as traced
 
-    file = Path(arguments.file).resolve()
-    # The project of `measure` that a file lies in has its own results.
+    file = arguments.file.resolve()
+    # A project of `measure` has its own results.
     homes = (each for each in file.parents if (each / "config/scales/own.yaml").is_file())
     with chdir(home := next(homes, Path())):
-        chain = traced(os.path.relpath(file) if home.name else arguments.file, Archive.here())
+        chain = traced(os.path.relpath(file) if home.name else str(arguments.file), Archive.here())
     if arguments.json:
         steps = [
             {"manifest": path, "reads": chain.inputs(each), **asdict(each.record)}
             for path, each in reversed([*chain.results.items()])
         ]
         content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
-        content |= {"row": chain.row, "measurements": chain.rows}
+        content |= {"row": chain.row, "measurements": chain.rows or {}}
         _print_json({**content, "missing": chain.missing})
         return chain.is_verified
     if arguments.mermaid:
@@ -102,30 +102,34 @@ def trace(arguments: Namespace) -> bool:
         return chain.is_verified
     seen = set[str]()
     print(*chain.words(SHOWN), sep="\n", end="\n" * bool(chain.row))
+    if chain.rows is None:
+        scale = chain.table.parent.name
+        make = _make("figures", scale, seeds_in(Path(), chosen.load(scale=scale)))
+        print(f"{chain.table} is not built; {make} builds the table of measurements")
     for depth, result, again in chain.lines():
         words = [result.path, *result.about, *(f"reads also {each}" for each in again)]
         said = ("accepted as above" if w in seen and w.startswith("accepted") else w for w in words)
         print(f"{'  ' * depth}{result.label} ({'; '.join(said)})")
         seen.update(words)
-        # What a row was measured with; the same settings once.
+        # Settings of the row's measurement, each once.
         used = {key: v for key, v in result.record.job["settings"].items() if key != "checkpoints"}
         if chain.row and depth == 1 and (text := json.dumps(used)) not in seen:
             seen.add(text)
             print(f"    files: {', '.join(result.record.files)}; settings: {text}")
     for path in chain.missing:
-        print(f"no record of the version of {path} that was used")
+        print(f"the used version of {path} has no record")
     was = "matches" if chain.is_verified else "does not match"
     print(f"{arguments.file} {was} its record")
     return chain.is_verified
 
 
 def audit(arguments: Namespace) -> bool:
-    """What is wrong in the folders of a scale, a line each."""
+    """Print a line for each problem in the folders of a scale."""
     from ptq_dynamics.provenance import audit, costs, released
 
     site = chosen.plan(arguments).site
     scale = site.config.choice.scale
-    # What is wrong, by the remedy, root causes first.
+    # Problems by their remedy, root causes first.
     archive, causes = Archive.of_scale(scale), dict[str, list[str]]()
     if archive.every or archive.damaged:
         found = audit.audit(archive, [Path(site.pictures, PAGE), *costs.files(Path(site.results))])
@@ -160,7 +164,7 @@ def audit(arguments: Namespace) -> bool:
 
 
 def compare(arguments: Namespace) -> bool:
-    """How many measurements of two builds agree, which do not, and the first job that differs."""
+    """Print how many measurements of two builds agree, and the first job that differs."""
     from ptq_dynamics.provenance import comparison as by
 
     where = Path("results", arguments.scale) if arguments.scale else Path()
@@ -173,9 +177,9 @@ def compare(arguments: Namespace) -> bool:
         return apart.empty
     counts = found.verdict.value_counts()
     print(", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()))
-    # Measurements in both builds come first.
+    # Measurements of one build have no distance, and come last.
     apart = apart.assign(distance=((apart.one - apart.other) / apart.error).abs())
-    apart = apart.sort_values(["verdict", "distance"], ascending=[True, False])
+    apart = apart.sort_values("distance", ascending=False)
     for key, row in apart[:SHOWN].iterrows():
         name = " ".join(filter(None, key if isinstance(key, tuple) else [str(key)]))
         print(f"{row.verdict}: {name}: {row.one} and {row.other} (± {row.error:.3g})")
@@ -186,14 +190,14 @@ def compare(arguments: Namespace) -> bool:
     if by.UNJUDGED in counts:
         rest = found[found.verdict == by.UNJUDGED]
         most = ((rest.one - rest.other).abs() / rest[["one", "other"]].abs().max(axis=1)).max()
-        print(f"{by.UNJUDGED}: their errors are not known; they differ by at most {most:.2g}")
+        print(f"{by.UNJUDGED}: the errors are unknown; relative differences are at most {most:.2g}")
     if parting and set(counts.index) != {by.EQUAL}:
         print(parting)
     return apart.empty
 
 
 def adopt(arguments: Namespace) -> bool:
-    """Take over what is up to date elsewhere; well where nothing is left to do but to draw."""
+    """Import results from elsewhere; well if only figures and tables remain to be drawn."""
     from ptq_dynamics.provenance.released import adopt, seeds_in, unpacked
 
     with unpacked(arguments.source) as folder:
@@ -205,8 +209,8 @@ def adopt(arguments: Namespace) -> bool:
         print(f"{each.state:8}  {each.job}  {shortened(each.reasons)}")
     rest = [each for each in find(plan, plan.last()) if each.state != "up to date"]
     lacking = sum(1 for each in rest if not each.stage.startswith(DERIVED))
-    here = f"{taken} results were imported, {had} were up to date here"
-    print(f"{here}, {lacking} are missing or outdated there")
+    done = f"{taken} results were imported, {had} were already up to date"
+    print(f"{done}, {lacking} are missing or outdated in the source")
     make = _make("figures", plan.site.config.choice.scale, arguments.more_seeds)
     make += f' FIGURES="{figures}"' if (figures := arguments.figures) else ""
     if lacking:
@@ -217,7 +221,7 @@ def adopt(arguments: Namespace) -> bool:
 
 
 def release(arguments: Namespace) -> bool:
-    """Write the release of a scale in place of the one before."""
+    """Write the release of a scale in place of the earlier one."""
     from ptq_dynamics.provenance.released import release
 
     place, count = release(chosen.plan(arguments))
@@ -226,7 +230,7 @@ def release(arguments: Namespace) -> bool:
 
 
 def config(arguments: Namespace) -> bool:
-    """The resolved configuration of a scale as YAML, or what its files may hold."""
+    """Print the resolved configuration of a scale as YAML, or the keys of a file."""
     if arguments.help_keys:
         _print_json(schema(arguments.help_keys))
         return True
@@ -236,7 +240,7 @@ def config(arguments: Namespace) -> bool:
 
 
 def lock(arguments: Namespace) -> bool:
-    """Lock what a scale with the hub fetches; well where all could be resolved."""
+    """Lock the public revisions of scale paper; well if all could be resolved."""
     paper = chosen.load(scale="paper")
     resolved, failed = hub.lock(to_lock(paper.runs.public.values(), paper.scale))
     print(f"{resolved} revisions are locked in {hub.LOCK}", *failed, sep="\nerror: ")

@@ -1,1 +1,1 @@
-"""Where results come from: whether they are current and why not, their chain, and what differs."""
+"""Provenance: lineage, audits and comparisons of results, releases, and crates."""

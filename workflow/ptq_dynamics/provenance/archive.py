@@ -1,10 +1,8 @@
-"""The results that lie in folders or in a released archive, found by their records."""
+"""Results in folders and in released archives, found by their records."""
 
 import contextlib
-import lzma
 import re
 import tarfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,25 +18,23 @@ from ptq_dynamics.engine.record import Record
 from ptq_dynamics.figures.settings import ORIGIN
 
 TOP = ("results", "figures", "paper")
-# Below results and figures: what is released, a folder a scale.
+# The folder of releases below results and figures.
 REFERENCE = "reference"
 RELEASE = "release.tar.xz"
-# Stages that join and draw raw results: what they make can be derived from these again.
+# Stages whose results can be derived again from raw results.
 DERIVED = ("figures.", "measure.collect", "claims.", "paper.")
-# What reading a damaged archive ends in.
-HARMS = (tarfile.TarError, EOFError, OSError, KeyError, ValueError, zlib.error, lzma.LZMAError)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A record, and where it lies: beside its result, in a released folder or archive."""
+    """A record, and its place: beside the result, in a released folder, or in an archive."""
 
     record: Record
     place: Path
 
     @cached_property
     def path(self) -> str:
-        """Path of the manifest, as other records name it."""
+        """Path of the result's manifest, as in other records."""
         return str(Paths.of(self.record.job).manifest)
 
     @cached_property
@@ -48,12 +44,12 @@ class Result:
 
     @property
     def in_place(self) -> bool:
-        """Whether the record lies beside the manifest of its result."""
+        """Whether the record lies beside its manifest."""
         return self.place == beside(self.path, RECORD)
 
     @property
     def stage(self) -> str:
-        """The stage that made the result: its module below the package."""
+        """Module of the job's stage, relative to the package."""
         return str(self.record.job["stage"])
 
     @property
@@ -63,12 +59,12 @@ class Result:
 
     @property
     def commit(self) -> str:
-        """The commit of the code that made it, in words."""
+        """The commit of the code, in words."""
         return str(self.record.git or "none")
 
     @property
     def about(self) -> list[str]:
-        """How it came to be, in words."""
+        """Digest, identity, commit, time and device of the result, in words."""
         account = self.record
         return [
             f"digest {self.digest[:16]}",
@@ -81,18 +77,17 @@ class Result:
 
 
 def label(job: Mapping[str, Any]) -> str:
-    """A job in words: the last part of its stage, and its name."""
+    """Return the last part of a job's stage, and the job's name."""
     return f"{str(job['stage']).rpartition('.')[2]} {job['name']}"
 
 
 def at(place: Path) -> Result:
-    """The result of a record; raises `Problem` where that cannot be read."""
+    """Read the record at `place`; raises `Problem` if the record is unreadable."""
     return Result(record.read(place), place)
 
 
 class Archive:
-    """All results below some folders and in released archives. Records that cannot be read are
-    listed in `damaged` and count as missing."""
+    """All results in folders and released archives. `damaged` has errors of unreadable records."""
 
     def __init__(self, folders: Iterable[Path], releases: Iterable[Path] = ()) -> None:
         self.folders, self._releases = [*folders], [*releases]
@@ -100,20 +95,20 @@ class Archive:
 
     @classmethod
     def of_scale(cls, scale: str) -> "Archive":
-        """What lies in the folders of one scale."""
+        """Return the results of one scale."""
         return cls(Path(top, scale) for top in TOP)
 
     @classmethod
     def here(cls) -> "Archive":
-        """What lies in the folders of all scales, and what is released."""
+        """Return the results of all scales, and all releases."""
         return cls(map(Path, TOP), Path("results", REFERENCE).glob(f"*/{RELEASE}"))
 
     @cached_property
     def every(self) -> list[Result]:
         """All results, those in their place first."""
         found = list[Result]()
-        there = (path for folder in self.folders for path in files(folder))
-        for path in (path for path in there if path.name.endswith(RECORD)):
+        paths = (path for folder in self.folders for path in files(folder))
+        for path in (path for path in paths if path.name.endswith(RECORD)):
             try:
                 found.append(at(path))
             except Problem as problem:
@@ -136,23 +131,23 @@ class Archive:
         return {each.path: each for each in reversed(self.every)}
 
     def follow(self, inputs: Mapping[str, str]) -> tuple[dict[str, Result], list[str]]:
-        """Results of these manifests and of their inputs, inputs first; and what has no record."""
+        """Return the lineage of manifests, inputs first, and the manifests without a record."""
         found, missing = dict[str, Result](), list[str]()
 
         def visit(inputs: Mapping[str, str]) -> None:
             for path, digest in sorted(inputs.items()):
                 if path in found or path in missing:
                     continue
-                if (result := self._maker(path, digest)) is None:
-                    missing.append(path)
-                else:
+                if result := self._find(path, digest):
                     visit(result.record.inputs)
                     found[path] = result
+                else:
+                    missing.append(path)
 
         visit(inputs)
         return found, missing
 
-    def _maker(self, path: str, digest: str) -> Result | None:
+    def _find(self, path: str, digest: str) -> Result | None:
         with contextlib.suppress(Problem):
             found = at(beside(path, RECORD))
             if found.digest == digest:
@@ -164,24 +159,24 @@ class Archive:
         return {(each.path, each.digest): each for each in self.every}
 
     def in_order(self) -> Iterator[Result]:
-        """All results, each after those that it was made from."""
+        """All results, each after its inputs."""
         graph = {path: sorted(each.record.inputs) for path, each in sorted(self.results.items())}
         return filter(None, map(self.results.get, TopologicalSorter(graph).static_order()))
 
 
 @contextlib.contextmanager
 def packed(place: Path) -> Iterator[tarfile.TarFile]:
-    """An archive, to be read from its begin to its end; `Problem` where it is damaged."""
+    """Open an archive for reading from begin to end; raises `Problem` if it is damaged."""
     try:
         with tarfile.open(place, "r|*") as archive:
             yield archive
-    except HARMS as error:
+    except (tarfile.TarError, EOFError, OSError, KeyError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise Problem(f"{place} is not an archive that tar reads ({reason})") from None
 
 
 def identity_in(path: Path) -> tuple[str, str] | None:
-    """The scale and the identity that a picture carries in its metadata, wherever it lies."""
+    """Return the scale and the identity from the metadata of a picture."""
     mark = ORIGIN.format(scale="([^:\n]+)", identity="([0-9a-f]{64})")
     found = re.search(mark.encode(), path.read_bytes())
     return (unescape(found[1].decode(errors="replace")), found[2].decode()) if found else None

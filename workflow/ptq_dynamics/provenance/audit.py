@@ -1,4 +1,4 @@
-"""Checks all that lies in the folders of a scale: every byte, and how results hang together."""
+"""Verify every byte, record and input in the folders of a scale."""
 
 import os
 import random
@@ -14,16 +14,15 @@ from ptq_dynamics.engine.paths import ABSENT, PARTS, beside, files
 from ptq_dynamics.graph import FROM_NETWORK
 from ptq_dynamics.provenance.archive import Archive, Result
 
-# Jobs that do not run again: they download, or show records, which may be newer.
+# Jobs that cannot run again: they download, or they show records, which may have changed.
 ONCE = ("report.page", *FROM_NETWORK)
 
 
 @dataclass
 class Audit:
-    """How many results and files were compared, and how many files are known and absent; what is
-    wrong, results of inputs that changed since, and what a reader should know, a line each."""
+    """Counts of results and files, and lines for the user. `effects` lists changed inputs."""
 
-    results: int = 0
+    results: int
     files: int = 0
     absent: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -32,66 +31,64 @@ class Audit:
 
 
 def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
-    """Hash every file, and follow every input to its record; `others` are files of no job."""
+    """Hash every file, and follow every input to its record. Jobs do not make `others`."""
     results, listed = [each for each in archive.in_order() if each.in_place], {*others}
-    strange = [each for each in archive.every if not each.in_place]
     found = Audit(len(results), wrong=[*archive.damaged])
-    found.wrong += [f"{e.place} is the record of {e.path}, which lies elsewhere" for e in strange]
-    for result in _told(results, "hashing"):
-        found.wrong += _of_result(result, archive, listed, found)
+    for result in _counted(results, "hashing"):
+        _verify(result, archive, listed, found)
     notes = Counter(note for each in results for note in each.record.notes)
     found.notes += [f"{count} results: {note}" for note, count in notes.items()]
     if lost := [each for each in results if each.record.git is None]:
-        found.notes += [f"{len(lost)} results name no commit, {lost[0].path} for one"]
-    # Whose files these are is known only where all records can be read.
+        found.notes += [f"{len(lost)} results name no commit, such as {lost[0].path}"]
+    # Without all records, the owner of a file may be unknown.
     if not archive.damaged:
-        there = (file for folder in archive.folders for file in files(folder))
-        strays = [file for file in there if file not in listed]
+        every = (file for folder in archive.folders for file in files(folder))
+        strays = [file for file in every if file not in listed]
         found.wrong += [f"{file} belongs to no result; remove it" for file in strays]
     return found
 
 
-def _of_result(result: Result, archive: Archive, listed: set[Path], found: Audit) -> Iterator[str]:
+def _verify(result: Result, archive: Archive, listed: set[Path], found: Audit) -> None:
     made = result.record.manifest(Path(result.path))
     listed |= {beside(made.path, name) for name in PARTS}
     listed |= {made.folder / name for name in made.files}
-    # A manifest that is gone is written again from the record.
+    # A missing manifest can be written again from the record.
     if made.path.exists() and made.path.read_bytes() != made.text().encode():
-        yield f"{made.path} is not the one that its record has"
+        found.wrong.append(f"{made.path} differs from the manifest in its record")
     dropped, note = made.dropped(), beside(made.path, ABSENT)
     if note.exists() and note.read_bytes() != made.note(dropped).encode():
-        yield f"{note} is not as it was written, or is of another result"
+        found.wrong.append(f"{note} was edited, or belongs to another result")
     absent = {name for name in dropped if not (made.folder / name).exists()}
     found.absent += len(absent)
     found.files += len(made.files) - len(absent)
     for name in made.files.keys() - absent:
         if harm := replace(made, files={name: made.files[name]}).harm(deep=True):
-            yield harm
+            found.wrong.append(harm)
     for path, digest in result.record.inputs.items():
         maker = archive.results.get(path)
         if maker is None:
-            found.effects.append(f"{result.path} was made from {path}, of which there is no record")
+            found.effects.append(f"{result.path} was made from {path}, which has no record")
         elif maker.digest != digest:
-            found.effects.append(f"{result.path} was made from another {path} than the one there")
+            found.effects.append(f"{result.path} was made from another version of {path}")
 
 
 def sample(archive: Archive, count: int, seed: int) -> list[Result]:
-    """Results drawn at random among those whose jobs can run again."""
+    """Draw results at random, except results whose jobs cannot run again."""
     able = [each for each in archive.in_order() if each.stage not in ONCE]
     return random.Random(seed).sample(able, min(count, len(able)))
 
 
 def rerun(results: Collection[Result]) -> Iterator[str]:
-    """Run jobs again as their records have them; a line for each result whose bytes differ."""
+    """Run the jobs of records again; yield a line for each result whose bytes differ."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         same = pool.map(lambda each: again(each.place, "compare"), results)
-        for result, is_same in zip(_told(results, "rebuilding"), same, strict=True):
+        for result, is_same in zip(_counted(results, "rebuilding"), same, strict=True):
             if not is_same:
-                yield f"{result.place}: its job made other bytes; the lines above say why"
+                yield f"{result.place}: its job made other bytes; see the lines above"
 
 
-def _told(results: Collection[Result], what: str) -> Iterator[Result]:
-    """Results, while a line at each tenth says how many are done."""
+def _counted(results: Collection[Result], what: str) -> Iterator[Result]:
+    """Yield results, and print their number at each tenth."""
     for count, each in enumerate(results):
         if count % (len(results) // 10 + 1) == 0:
             print(f"{what}: {count:,} of {len(results):,} results", file=sys.stderr)

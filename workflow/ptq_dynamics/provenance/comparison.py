@@ -1,4 +1,4 @@
-"""Two builds compared, measurement by measurement and job by job."""
+"""Compare two builds by measurements and by jobs."""
 
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,12 @@ from ptq_dynamics.provenance.state import shortened
 
 EQUAL, WITHIN, DIFFERENT = "equal", "within tolerance", "different"
 UNJUDGED, ONLY = "not judged", "only in one"
-# Standard errors of a difference that count as chance.
-TOLERANCE = 2.0
+TOLERANCE = 2.0  # standard errors of a difference
 
 
 def compare(one: Path, other: Path) -> pd.DataFrame:
-    """A row for every measurement of two folders or tables: value `one` and `other`, the standard
-    `error` of their difference (nan: not known), and the `verdict`."""
+    """Return values `one` and `other` of every measurement of two folders or tables, the standard
+    `error` of their difference (nan if unknown), and the `verdict`."""
     first, second = _table(one), _table(other)
     found = pd.DataFrame({"one": first[VALUE], "other": second[VALUE]}).sort_index()
     found["error"] = np.hypot(first[ERROR], second[ERROR])
@@ -38,7 +37,7 @@ def compare(one: Path, other: Path) -> pd.DataFrame:
 
 
 def _table(place: Path) -> pd.DataFrame:
-    """The measurements of a build, by what tells them apart."""
+    """Read the measurements of a build, indexed by their key."""
     path = place / names.MEASUREMENTS if place.is_dir() else place
     if not path.is_file():
         raise Problem(f"{path} is missing; name a table of measurements, or a folder with one")
@@ -54,8 +53,7 @@ def _table(place: Path) -> pd.DataFrame:
 
 
 def parting(one: Path, other: Path) -> str | None:
-    """The first result of one build, in the order they are made, that differs in the other, and how
-    its specification or its machine differs; None where there is none."""
+    """Name the first job whose result differs between two builds, and the reason, if any."""
     archives = list[Archive]()
     for place in (one, other):
         folder = place if place.is_dir() else place.parent
@@ -73,7 +71,7 @@ def parting(one: Path, other: Path) -> str | None:
 
 
 def _made(result: Result) -> dict[str, Any]:
-    """The specification of a result, and what of its machine may alter it."""
+    """Return what a result depends on: its specification and its machine."""
     account, machine = result.record, result.record.machine
     own = {"processor": machine.processor, "vector": machine.vector, "python": machine.python}
     return {**account.job, **own, "device": account.device.name, "processes": account.processes}

@@ -1,7 +1,4 @@
-"""The tables of what a build cost, and of what its jobs requested and used, by the records.
-
-They are no result of a job: another run takes another time, for the same result.
-"""
+"""Tables of a build's cost, and of requested and used resources, from the records."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -23,24 +20,24 @@ USED += ["MB, median", "MB, most", "GPUs requested", "GPU MB, median", "GPU MB, 
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of the tables in a folder."""
+    """Return the paths of the tables in a folder."""
     return [folder / f"{name}.{suffix}" for name in ("cost", "resources") for suffix in FORMATS]
 
 
 def write(plan: Plan, folder: Path) -> list[Table]:
-    """Write the tables of a scale into a folder; raises `Problem` where nothing is built."""
+    """Write the tables of a scale into a folder; raises `Problem` if nothing is built."""
     results = Archive.of_scale(scale := plan.site.config.choice.scale).results.values()
     if not results:
         raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
     costs = table(each.record for each in results)
-    tables = {"cost": costs, "resources": resources(plan, results)}
+    tables = {"cost": costs, "resources": _resources(plan, results)}
     for path in files(folder):
         write_atomically(path, FORMATS[path.suffix[1:]](tables[path.stem]))
     return [*tables.values()]
 
 
-def resources(plan: Plan, results: Iterable[Result]) -> Table:
-    """A row for every rule, with the largest request of a first attempt."""
+def _resources(plan: Plan, results: Iterable[Result]) -> Table:
+    """Return a row for every rule, with the largest request of a first attempt."""
     jobs, rows = defaultdict[str, list[Any]](list), list[list[Cell]]()
     for each in results:
         (rule, wildcards), account = plan.site.rule_of(each.path), each.record
@@ -56,7 +53,7 @@ def resources(plan: Plan, results: Iterable[Result]) -> Table:
 
 
 def table(records: Iterable[Record]) -> Table:
-    """A row for every kind of job, the most processor time first, and one for all."""
+    """Return a row for every kind of job, by processor time, and the sums."""
     sums = defaultdict[str, list[Any]](lambda: [0] * 5)
     for record in records:
         stage = str(record.job["stage"])

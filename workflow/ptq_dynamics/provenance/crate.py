@@ -1,5 +1,4 @@
-"""RO-Crates: a scale's results with the jobs that made them, in the words of the Provenance Run
-Crate (Workflow Run RO-Crate 0.5), which tools of others read."""
+"""RO-Crates of a scale's results and jobs: Provenance Run Crate (Workflow Run RO-Crate 0.5)."""
 
 import datetime
 import json
@@ -29,53 +28,49 @@ BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 ENGINE = "https://snakemake.github.io"
 DONE = {"actionStatus": "http://schema.org/CompletedActionStatus"}
 BESIDE = ("LICENSE", "NOTICE", "*.cff", "*.toml", "ARTIFACT.md", "docs/**/*.md")
-# What people look at: what can be derived from raw results, and the page over it.
+# Stages whose files the crate has.
 ENDS = (*DERIVED, "report.")
 
 
 def link(entity: Entity, key: str, others: Iterable[Entity]) -> None:
-    """Let an entity name others under a key, each once; one stands alone, as is recommended."""
+    """Add other entities to a property, each once."""
     if found := list({each.id: each for each in others}.values()):
         entity.append_to(key, found, compact=True)
 
 
 class Crate(ROCrate):  # type: ignore[misc]
-    """A crate while it is filled: entities by their identifiers, files by their paths here."""
+    """A crate with methods that add its entities and files."""
 
     def entity(self, name: str, kind: str, /, **properties: Any) -> Entity:
-        """An entity that is no file, in place of an equal one."""
+        """Add an entity that is no file, or replace the entity of this name."""
         return self.add(ContextEntity(self, name, {"@type": kind, **properties}))
 
     def file(self, path: Path, /, **properties: Any) -> Entity:
-        """A file with its size and digest; a copy of it goes with the crate."""
+        """Add a file with its size and digest, once."""
         place = path.as_posix()
         if quote(place) in self:
             return self.get(quote(place))
-        content = {
-            "name": place,
-            "encodingFormat": mimetypes.guess_type(place)[0] or "text/plain",
-            "contentSize": str(path.stat().st_size),
-            "sha256": sha256(path),
-        }
-        return self.add_file(path, place, properties={**content, **properties})
+        kind = mimetypes.guess_type(place)[0] or "text/plain"
+        content = {"name": place, "encodingFormat": kind, "sha256": sha256(path)}
+        content |= {"contentSize": str(path.stat().st_size), **properties}
+        return self.add_file(path, place, properties=content)
 
     def files(self, *patterns: str) -> list[Entity]:
-        """All files of the checkout that patterns find."""
+        """Add the files of the checkout that match patterns."""
         found = {path.relative_to(ROOT) for each in patterns for path in ROOT.glob(each)}
         return [self.file(path) for path in sorted(found)]
 
 
 def write(scale: str, place: Path) -> int:
-    """Write the crate of a scale to a new folder or a .zip file; how many jobs it describes."""
+    """Write the crate of a scale to a new folder or a .zip file; return the number of jobs."""
     if place.exists():
-        raise Problem(f"{place} is there already; name another place, or remove it")
+        raise Problem(f"{place} exists; remove it, or name another place")
     archive = Archive.of_scale(scale)
     results = list(archive.in_order())
     if archive.damaged or not results:
-        raise Problem((archive.damaged or [f"nothing is built; make figures SCALE={scale}"])[0])
+        raise Problem((archive.damaged or [f"nothing is built; run make figures SCALE={scale}"])[0])
     about = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    # The version that the validator of the profile reads.
-    crate = Crate(version="1.1")
+    crate = Crate(version="1.1")  # of RO-Crate, as the profile's validator requires
     crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
     root, licence = crate.root_dataset, f"https://spdx.org/licenses/{about['license']}"
     maker = about["authors"][0]["name"]
@@ -85,7 +80,6 @@ def write(scale: str, place: Path) -> int:
     crate.license = crate.entity(licence, "CreativeWork", name=about["license"], url=licence)
     crate.publisher = root["author"] = agent
     times = [_times(each.record) for each in results]
-    # Not the time of writing, so that equal results give equal crates.
     ran = {**DONE, "agent": agent, "startTime": min(times)[0], "endTime": max(t for _, t in times)}
     root["datePublished"] = ran["endTime"]
     for each in PROFILES:
@@ -124,7 +118,7 @@ def write(scale: str, place: Path) -> int:
 
 
 def _control(crate: Crate, workflow: Entity, result: Result, agent: Entity) -> Entity:
-    """The action of a result's job, and that of the step of the workflow, which asked for it."""
+    """Add the action of a result's job; return the action of the workflow's step."""
     account, own = result.record, f"#tool/{result.stage}"
     about = {"name": result.stage, "url": workflow["url"], "softwareVersion": workflow["version"]}
     tool = crate.entity(f"{workflow['url']}#{result.stage}", "SoftwareApplication", **about)
@@ -147,13 +141,13 @@ def _control(crate: Crate, workflow: Entity, result: Result, agent: Entity) -> E
 
 
 def _ends(crate: Crate, result: Result) -> list[Entity]:
-    """The files of a figure, table, paper or page; none of other results, which are large."""
+    """Add the files of a figure, table, paper or page; other results are large."""
     made = result.record.manifest(Path(result.path))
     return [crate.file(made.file(name)) for name in made.files if result.stage.startswith(ENDS)]
 
 
 def _times(account: Record) -> tuple[str, str]:
-    """When a job was started and when it ended, UTC, to the millisecond."""
+    """Return the start and the end of a job, UTC, in milliseconds."""
     start = datetime.datetime.fromisoformat(account.started)
     end = start + datetime.timedelta(seconds=account.seconds)
     return start.isoformat(timespec="milliseconds"), end.isoformat(timespec="milliseconds")

@@ -1,8 +1,6 @@
-"""What the repository keeps of a scale: an archive of all measurements with all records; tables,
-claims, paper and pictures with their records; and SHA256SUMS.
+"""Releases: measurements, figures, tables, claims and paper of a scale, with all records.
 
-Figures can be drawn from an adopted release. Weights and texts are left out, and are made again
-where something new needs them."""
+Releases lack weights and texts; jobs that need these make them again."""
 
 import contextlib
 import io
@@ -36,27 +34,25 @@ from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE, Archive
 from ptq_dynamics.provenance.state import Finding, find
 from ptq_dynamics.train.trajectory import CURVE
 
-# What figures, claims and tables read of raw results; a test draws them from these alone.
+# Files of raw results that figures, claims and tables read.
 MEASURED = {LOSSES, OUTCOMES, VALUES, LAYERS, CURVE, SCORES, POINTS, GRID}
 SUMS = "SHA256SUMS"
-# Beside what the repository has, and made of it.
-LEFT_OUT = ("crate.zip", SUMS)
+UNLISTED = ("crate.zip", SUMS)
 
 
 def folders(scale: str) -> tuple[Path, Path]:
-    """The folders of a scale's released results and pictures."""
+    """Return the folders of a scale's released results and pictures."""
     return Path("results", REFERENCE, scale), Path("figures", REFERENCE, scale)
 
 
 def release(plan: Plan) -> tuple[Path, int]:
-    """Write all of a scale that the repository keeps; the archive, and how many results it has."""
+    """Write the release of a scale; return its archive and the number of archived results."""
     scale = plan.site.config.choice.scale
     results, pictures = folders(scale)
     paper = plan.typeset(Path("config"))
     shown = [*plan.last(), plan.claims.judge(), plan.tables.write()]
-    targets = [*shown, paper]
-    jobs = sorted(plan.site.needed(targets), key=lambda each: each.manifest)
-    _require_fresh(plan, targets, jobs)
+    jobs = sorted(plan.site.needed([*shown, paper]), key=lambda each: each.manifest)
+    _require_releasable(plan, jobs)
     for folder in (results, pictures):
         shutil.rmtree(folder, ignore_errors=True)
     copies = {
@@ -79,13 +75,13 @@ def release(plan: Plan) -> tuple[Path, int]:
 
 
 def write_sums(scale: str) -> None:
-    """Write the list of digests of what is released of a scale."""
+    """Write the digests of a scale's released files."""
     write_atomically(folders(scale)[0] / SUMS, "".join(_sums(scale)))
 
 
-def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
-    """Raise `Problem` where what is released could not be made again from a commit alone."""
-    if stale := [e for e in find(plan, targets, deep=True) if e.state != "up to date"]:
+def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
+    """Raise `Problem` unless one clean commit of the branch can build all results again."""
+    if stale := [e for e in find(plan, jobs, deep=True) if e.state != "up to date"]:
         raise Problem(
             f"{len(stale):,} results are missing or outdated ({stale[0].manifest}); run make all"
         )
@@ -100,57 +96,55 @@ def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
     for place in (job.paths.record for job in jobs):
         git = record.read(place).git
         if git is None or git.dirty or (known and git.commit not in known):
-            raise Problem(f"{place} names no clean commit of this branch; rm it, and run make all")
+            raise Problem(f"{place} names no clean commit of this branch; remove it, then make all")
 
 
 def pack(jobs: list[Job], place: Path) -> None:
-    """Write the archive of the results of some jobs, equal for equal results."""
+    """Write results into an archive; equal results give equal bytes."""
     with lzma.open(place, "wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
         for job in jobs:
-            for path, content in _parts(job):
-                # Time, owner and rights, which differ between machines, stay out.
+            paths, result = job.paths, manifest.read(job.paths.manifest)
+            parts = {paths.manifest: result.text().encode()}
+            parts[paths.record] = paths.record.read_bytes()
+            kept = [name for name in result.files if name in MEASURED]
+            parts |= {result.folder / name: result.file(name).read_bytes() for name in kept}
+            if left := result.files.keys() - kept:
+                parts[paths.part(ABSENT)] = result.note(left).encode()
+            for path, content in parts.items():
+                # An entry from the file would hold its time and owner.
                 entry = tarfile.TarInfo(path.as_posix())
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
 
 
-def _parts(job: Job) -> Iterator[tuple[Path, bytes]]:
-    paths = job.paths
-    result = manifest.read(paths.manifest)
-    yield paths.manifest, result.text().encode()
-    yield paths.record, paths.record.read_bytes()
-    kept = [name for name in result.files if name in MEASURED]
-    for name in kept:
-        yield result.folder / name, result.file(name).read_bytes()
-    if left := result.files.keys() - kept:
-        yield paths.part(ABSENT), result.note(left).encode()
-
-
 def _sums(scale: str) -> list[str]:
     every = sorted(path for folder in folders(scale) for path in files(folder))
-    return [f"{sha256(path)}  {path}\n" for path in every if path.name not in LEFT_OUT]
+    return [f"{sha256(path)}  {path}\n" for path in every if path.name not in UNLISTED]
 
 
 def wrong(scale: str) -> Iterator[str]:
-    """What of a release is not as its list of digests says, a line each."""
+    """Yield a line for each released file that differs from the list of digests."""
     place = folders(scale)[0] / SUMS
     listed = place.read_text(encoding="utf-8").splitlines(keepends=True)
     for name in sorted({line.split(maxsplit=1)[1].strip() for line in {*listed} ^ {*_sums(scale)}}):
-        yield f"{name} is missing, not listed in {place}, or has other bytes than are listed"
+        yield f"{name} is missing, not listed in {place}, or differs from its listed digest"
 
 
 def unreachable(scale: str, built: Iterable[Result]) -> Iterator[str]:
-    """The commits in records of a scale that this branch lacks, also by tree, a line each."""
+    """Yield a line for each commit in a scale's records that the branch lacks, also by tree."""
     kept = Archive(folders(scale), [folders(scale)[0] / RELEASE]).every
     known, named = machine.history(), {each.record.git: each.place for each in (*kept, *built)}
     for git, place in named.items() if known else ():
         if git and not known & {git.commit, git.tree}:
-            yield f"{place}, for one, names commit {git.commit}; the branch lacks it and its tree"
+            yield f"{place} names commit {git.commit}; the branch lacks this commit and its tree"
 
 
 def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding]]:
-    """Copy what is up to date at `source`, a checkout from `given`, and not here; how many results
-    were imported, how many were up to date here, and those that would be made otherwise here."""
+    """Import results that are up to date in the checkout `source`, which is unpacked from `given`.
+
+    Returns the number of imported results, the number of results that were up to date before, and
+    the outdated results of `source`.
+    """
     root, results = source.resolve(), plan.site.results
     if not (root / results).is_dir():
         raise Problem(f"{given} has no {results}; name a place that has it, or another --scale")
@@ -164,7 +158,7 @@ def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding
 
 
 def _take(job: Job, root: Path) -> None:
-    """Publish one result with its record: right files that are here, and copies of others."""
+    """Publish a result with its record; local files with the right bytes stay."""
     paths, account = job.paths, record.read(root / job.paths.record)
     own, gone = account.manifest(paths.manifest), []
     paths.folder.mkdir(parents=True, exist_ok=True)
@@ -176,7 +170,6 @@ def _take(job: Job, root: Path) -> None:
             here, there, target = own.folder / name, root / own.folder / name, work / OUT / name
             is_right = here.is_file() and sha256(here) == entry["sha256"]
             if not is_right and not there.exists():
-                # What lies here is of another result, and counts as absent.
                 here.unlink(missing_ok=True)
                 gone.append(name)
                 continue
@@ -189,7 +182,7 @@ def _take(job: Job, root: Path) -> None:
 
 
 def seeds_in(source: Path, config: Config) -> str:
-    """The further seeds that are chosen, or else those of the release that a checkout has."""
+    """Return the seeds that are chosen, or the release's seeds that a checkout has runs of."""
     runs, seeds = source / "results" / config.choice.scale / "train", config.scale.release_seeds
     found = (each for each in seeds if any(runs.glob(f"*/seed-{each}/{RECORD}")))
     return " ".join(map(str, config.choice.more_seeds or found))
@@ -197,7 +190,7 @@ def seeds_in(source: Path, config: Config) -> str:
 
 @contextlib.contextmanager
 def unpacked(place: Path) -> Iterator[Path]:
-    """The folder of a checkout that a place is, or of the archive that it is or contains."""
+    """Yield a checkout: `place`, or a folder with the archive's files if it has or is a release."""
     archive = place / RELEASE if place.is_dir() else place
     if place.is_dir() and not archive.is_file():
         yield place

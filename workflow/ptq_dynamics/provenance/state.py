@@ -1,4 +1,4 @@
-"""Which results are up to date, why the others are not, and which are declared to be."""
+"""The states of results, and accepted changes."""
 
 import datetime
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import label
 
-SHOWN = 3  # reasons that one line has
-# Of a specification: what may be declared to make no difference. All else asks for another result.
+SHOWN = 3  # reasons in a line
+# Keys of a specification whose changes can be accepted.
 MAY_DIFFER = {"code", "libraries", "stage"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The state of one result: its job in words, its manifest, and the reasons for its state."""
+    """The state of a result, and the reasons for it."""
 
     job: str
     manifest: str
@@ -30,14 +30,14 @@ class Finding:
 
 
 def shortened(reasons: Iterable[str]) -> str:
-    """The first reasons in one line, and how many more there are."""
+    """Join the first reasons, and count the others."""
     given = [*reasons]
     more = [f"and {len(given) - SHOWN:,} more"] if len(given) > SHOWN else []
     return "; ".join([*given[:SHOWN], *more])
 
 
 def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Finding]:
-    """States of results and of all that they need, inputs first; `deep` reads every byte."""
+    """Return the states of results and of their lineage, inputs first; `deep` hashes all files."""
     found = dict[str, Finding]()
 
     def visit(job: Job) -> Finding:
@@ -52,7 +52,7 @@ def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Find
 
 
 def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
-    about = label({"stage": job.stage, "name": job.name}), job.manifest, job.stage
+    about = label(job.spec), job.manifest, job.stage
     reasons = specification.stale(job.spec, job.paths, deep=deep)
     waits = [f"its input {e.job} is {e.state}" for e in inputs if e.state != "up to date"]
     if reasons == [specification.MISSING]:
@@ -65,8 +65,8 @@ def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
 
 
 def accept(jobs: Iterable[Job], reason: str) -> list[str]:
-    """Give results the specification that their jobs have now, with the reason; a line for each.
-    `Problem`, before anything is written, where settings or inputs differ, or one is missing."""
+    """Write present specifications into records, with the reason; return lines about them.
+    Raises `Problem`, before any record is written, if settings or inputs differ."""
     changes, lines = [], []
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     for job in jobs:

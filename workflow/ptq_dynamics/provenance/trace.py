@@ -1,4 +1,4 @@
-"""The chain from a file down to the text and the checkpoints that it comes from."""
+"""Trace a file down to text and public checkpoints."""
 
 import csv
 import re
@@ -16,9 +16,9 @@ from ptq_dynamics.measure import names
 from ptq_dynamics.provenance.archive import TOP, Archive, Result, at, identity_in
 from ptq_dynamics.train.settings import TRAINING
 
-# Metrics that compare with full precision.
+# Metrics relative to full precision.
 PAIRED = {names.INCREASE, names.QUANTIZATION_ERROR, names.DEGRADATION, "chance"}
-# Labels of inputs, after the beginning of a metric; what was measured has all other metrics.
+# Labels of inputs by the beginning of a metric; the last holds for all other metrics.
 LABELS = {
     **dict.fromkeys(names.PROBES["sharpness"], "sharpness {name} seed {seed} {quantizer}"),
     names.EIGENVALUE: "spectrum {name} seed {seed} {quantizer}",
@@ -34,43 +34,40 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Chain:
-    """The results below one, by the paths of their manifests; the inputs of the top one that are
-    followed; inputs without a record here; whether the file that was traced has the bytes that
-    its record lists. Of a row: the row, the table of measurements, and those of its rows, by
-    number, that the row is the mean of."""
+    """The lineage of a file, or of a `row` of it."""
 
-    top: Result
-    read: tuple[str, ...]
-    results: Mapping[str, Result]
-    missing: tuple[str, ...]
-    is_verified: bool
+    top: Result  # the owner of the file
+    read: tuple[str, ...]  # inputs of `top` that the file or row comes from
+    results: Mapping[str, Result]  # by manifest
+    missing: tuple[str, ...]  # manifests without a record
+    is_verified: bool  # whether the file has the bytes that its record lists
     row: Row | None
-    table: Path
-    rows: Mapping[int, Row]
+    table: Path  # of measurements
+    rows: Mapping[int, Row] | None  # of `table` behind `row`; None: the table is not built
 
     def inputs(self, result: Result) -> tuple[str, ...]:
-        """The manifests that a result was made from, as far as they are followed."""
+        """Return the manifests that a result was made from."""
         return self.read if result.path == self.top.path else tuple(result.record.inputs)
 
     def words(self, most: int) -> Iterator[str]:
-        """The value with its unit, and what it is the mean of, in lines, with `most` rows."""
-        row, count = self.row, len(self.rows)
+        """Yield lines about the row: value, unit, counts, and at most `most` measurements."""
+        row, known = self.row, self.rows or {}
         if row and "unit" in row:
             band = f" ({row['low']} to {row['high']})" if row["low"] else ""
             value = f"{row['increase'] or row['y']} {row['unit']}".strip() + band
             yield f"{row['curve']}, {row['metric']} {row['quantizer']}: {value} at x = {row['x']}"
             counts = {what: len(row[column].split()) for column, what in COUNTED.items()}
             mean = " × ".join(f"{n} {what}" for what, n in counts.items() if n > 1) or "one value"
-            yield f"mean of {mean}; rows of {self.table}: {count or 'none'}"
-        for number, each in [*self.rows.items()][:most]:
+            count = "unknown" if self.rows is None else len(known) or "none"
+            yield f"mean of {mean}; rows of {self.table}: {count}"
+        for number, each in [*known.items()][:most]:
             key = " ".join(each[name] for name in KEY if each[name])
             yield f"  {self.table}:{number} {each['value']} ({key})"
-        if count > most:
-            yield f"  and {count - most} more; --json lists all"
+        if len(known) > most:
+            yield f"  and {len(known) - most} more; --json lists all"
 
     def lines(self) -> Iterator[tuple[int, Result, list[str]]]:
-        """Depth and result of every line of the tree, which has each result once, and the labels of
-        its inputs that have a line elsewhere."""
+        """Yield depth and result of each line of the tree, and labels of inputs on other lines."""
         shown = {self.top.path}
 
         def below(result: Result, depth: int) -> Iterator[tuple[int, Result, list[str]]]:
@@ -84,7 +81,7 @@ class Chain:
         return below(self.top, 0)
 
     def mermaid(self) -> str:
-        """The lineage as a Mermaid graph, whose arrows lead from an input to what reads it."""
+        """Return a Mermaid graph with arrows from inputs to results."""
         nodes = {path: f"n{number}" for number, path in enumerate(self.results)}
         lines = [f'{node}["{self.results[path].label}"]' for path, node in nodes.items()]
         for path, result in self.results.items():
@@ -94,10 +91,9 @@ class Chain:
 
 
 def trace(text: str, archive: Archive) -> Chain:
-    """The chain of what a path names: a file of a result, a picture from elsewhere, or one row of
-    a table of measurements or of a figure as `FILE.csv:ROW` (the first row below the head is 1).
+    """Trace a file of a result, a picture from elsewhere, or a row as `FILE.csv:ROW`, from 1.
 
-    Raises `Problem` where nothing is known of it.
+    Raises `Problem` if no record lists the file.
     """
     found = ROW.fullmatch(text)
     path = Path(found[1] if found else text)
@@ -112,8 +108,7 @@ def trace(text: str, archive: Archive) -> Chain:
 
 
 def inputs_of(row: Row, job: Mapping[str, Any]) -> tuple[str, ...]:
-    """The inputs of a job that one row of its table comes from: those of the row's metric,
-    quantizer, trajectories and seeds; none of a table of an earlier form."""
+    """Return a job's inputs of the metric, quantizers, trajectories and seeds of a row."""
     if names.METRIC not in row:
         return ()
     form = next(label for start, label in LABELS.items() if row["metric"].startswith(start))
@@ -126,8 +121,8 @@ def inputs_of(row: Row, job: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(path for label in labels for path in job["inputs"].get(label, ()))
 
 
-def _row(path: Path, number: int) -> tuple[Row, Path, dict[int, Row]]:
-    """One row of a table, the table of measurements, and the rows there that are behind it."""
+def _row(path: Path, number: int) -> tuple[Row, Path, dict[int, Row] | None]:
+    """Return a row, the table of measurements, and that table's rows behind it (see `Chain`)."""
     row = _rows(path).get(number, {})
     if not {*KEY[:4], names.METRIC} - {names.SEED} <= row.keys():
         raise Problem(f"{path} has no row {number} with measurements; draw an old figure again")
@@ -136,12 +131,14 @@ def _row(path: Path, number: int) -> tuple[Row, Path, dict[int, Row]]:
     # Beside the folder of figures lies that of results.
     top, _, scale = str(path.parent).rpartition("figures")
     table = Path(f"{top}results{scale}", names.MEASUREMENTS)
+    if not table.is_file():
+        return row, table, None if row["checkpoint_id"] else {}
     points = {*zip(cycle(row["trajectory"].split()), row["checkpoint_id"].split(), strict=False)}
     same = {names.METRIC: [row["metric"]], names.TASK: [row["task"]]}
     same |= {names.QUANTIZER: row["draws"].split(), names.SEED: row["seeds"].split() or [""]}
     found = {
         number: each
-        for number, each in (_rows(table).items() if table.is_file() else ())
+        for number, each in _rows(table).items()
         if (each["trajectory"], each["checkpoint_id"]) in points
         and all(each[column] in values for column, values in same.items())
     }
@@ -155,7 +152,7 @@ def _rows(path: Path) -> dict[int, Row]:
 
 def _result(path: Path, archive: Archive) -> Result:
     owner, carried = _owner(path), identity_in(path)
-    # Another picture may lie in the place of one; it is known by what it carries.
+    # A picture with another identity may have replaced the owner's picture.
     if owner is not None and (carried is None or _is_verified(path, owner)):
         return owner
     if carried is None:
@@ -174,7 +171,7 @@ def _result(path: Path, archive: Archive) -> Result:
 
 
 def _owner(path: Path) -> Result | None:
-    """The result whose record, in the folder or above, lists a file; `Problem` if it is damaged."""
+    """Find the record in the folder or above that lists a file; `Problem` if it is damaged."""
     if path.name.endswith((MANIFEST, RECORD)):
         return at(beside(path, RECORD))
     for folder in path.parents:
@@ -188,7 +185,7 @@ def _owner(path: Path) -> Result | None:
 
 
 def _is_verified(path: Path, result: Result) -> bool:
-    """Whether a file has the bytes of one of a result's files, or is its manifest or record."""
+    """Return whether a file has the bytes of a file of a result, its manifest included."""
     if path.name.endswith(RECORD):
         return True
     known = {each["sha256"] for each in result.record.files.values()}

@@ -1,1 +1,1 @@
-"""What is browsed: one page of figures, claims, tables, provenance and cost."""
+"""The page to browse: figures, claims, tables, lineage and cost."""

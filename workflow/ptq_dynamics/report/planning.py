@@ -1,4 +1,4 @@
-"""The job that makes the page of what a build of the chosen figures has."""
+"""The job of the page, and plans with a page and a paper."""
 
 from functools import cache
 from pathlib import Path
@@ -14,18 +14,17 @@ TEMPLATE = Path(__file__).with_name("page.html")
 
 
 class PageSettings(Strict):
-    """The description of the scale; names, titles and captions of figures, and names and titles of
-    tables, in the order of the page; and the text of the page's template."""
+    """Contents of the page."""
 
-    description: str
-    figures: tuple[tuple[str, str, str], ...]
-    tables: tuple[tuple[str, str], ...]
+    description: str  # of the scale
+    figures: tuple[tuple[str, str, str], ...]  # names, titles and captions
+    tables: tuple[tuple[str, str], ...]  # names and titles
     template: str
 
 
 @cache
 def page(plan: Plan) -> Job:
-    """The page; raises `Problem` where claims or tables name what the figures have not."""
+    """Return the job of the page; raises `Problem` if a claim or table is wrong."""
     site, inputs, figures = plan.site, {}, []
     for name in sorted(plan.figures.chosen):
         inputs[f"figure {name}"] = [plan.figures.figure(name).manifest]
@@ -43,7 +42,7 @@ def page(plan: Plan) -> Job:
 
 
 def planned(choice: dict[str, Any], folder: Path, root: Path) -> Plan:
-    """The plan of a configuration, with its paper and its page."""
+    """Return the plan of a configuration, with paper and page."""
     plan = Plan(load(choice, folder), root)
     plan.makers["typeset"] = lambda: plan.typeset(folder)
     plan.makers["report"] = lambda: page(plan)
