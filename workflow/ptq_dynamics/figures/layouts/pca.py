@@ -1,4 +1,4 @@
-"""Where the checkpoints of trajectories lie in their first two principal components."""
+"""Checkpoints of trajectories in their first two principal components."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ ARROW = "-|>,head_length=0.8,head_width=0.35"
 
 
 class Pca(Layout):
-    """The first two of `components` principal components, a line a trajectory and seed."""
+    """The first two of `components` principal components, with a line per trajectory and seed."""
 
     layout: Literal["pca"]
     quantizers: tuple[()] = ()
@@ -24,7 +24,7 @@ class Pca(Layout):
     components: Annotated[int, Field(ge=2)]
 
     def check(self, place: str, timeline: Any) -> None:
-        """Its trajectories are of one model."""
+        """Raise `Problem` if the trajectories have different models."""
         models = dict[tuple[object, ...], str]()
         for name in self.trajectories:
             shape = timeline.trajectories[name].model_shape(timeline)
@@ -35,7 +35,7 @@ class Pca(Layout):
             raise Problem(f"{place}.curves has trajectories of several models ({several})")
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
-        """The principal components of all its trajectories."""
+        """Return the manifest of the principal components."""
         return {"components": [planner.components(name, self).manifest]}
 
     def draw(self, sheet: Any) -> Any:
@@ -68,7 +68,7 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
 
 
 def _show_direction(ax: Any, path: np.ndarray, line: Any) -> None:
-    """Mark start and end of a path [n, 2], and the way to the point in its middle by an arrow."""
+    """Mark the start and the end of a path [n, 2], and its direction by an arrow."""
     from ptq_dynamics.figures.panels import mark_end
 
     start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}

@@ -1,4 +1,4 @@
-"""Averages at the end of a run by how far back they reach."""
+"""Averages at the end of a run against their mean age."""
 
 from typing import Any, Literal
 
@@ -10,14 +10,13 @@ AGE = "Mean age (tokens)"  # the horizontal axis
 
 
 class Windows(Layout):
-    """Averages, a point each, against the mean age of what is in them; of other trajectories the
-    end is a level to compare with."""
+    """Averages against the mean age of their checkpoints; ends of other runs are levels."""
 
     layout: Literal["windows"]
     metrics: Evaluations
 
     def ages(self, timeline: Any) -> Ages:
-        """Of all averages at the end of a run."""
+        """Return the ages of all averages at the end of a run."""
         found = []
         for name in self.trajectories:
             average = timeline.trajectories[name]
