@@ -174,7 +174,6 @@ class Curves:
 
     def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
         """Assign rows up to the start of a branch to its trunk.
-
         The column `origin` has the trajectory that was measured."""
         table = table.assign(origin=table.get("origin", table.trajectory))
         start = table.trajectory.map(self.starts).astype(float)
@@ -185,7 +184,6 @@ class Curves:
 
     def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:
         """Return points against column `x`, curve by curve in the order of steps.
-
         A run ends where a branch in its curve begins."""
         table = table[table[x].notna()]
         table = self._rooted(table, *{names.CHECKPOINT, names.STEP} & {*table})
@@ -208,12 +206,9 @@ def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
     own = seeds.groupby(table.trajectory)
     table = table.assign(seeds=own.transform(lambda seeds: " ".join(seeds.unique())))
     values = table.groupby(key, sort=False, dropna=False)[names.VALUE]
-    several = values.transform("size") > 1
-    if not several.any():
-        return table
-    mean = values.transform("mean").where(several, table.value)
-    spread = values.transform("std").where(several, table.stderr)
-    return table.assign(value=mean, stderr=spread).drop_duplicates(key)
+    # With one seed, the standard deviation is NaN.
+    spread = values.transform("std").fillna(table.stderr)
+    return table.assign(value=values.transform("mean"), stderr=spread).drop_duplicates(key)
 
 
 def band(table: pd.DataFrame) -> dict[str, pd.Series]:

@@ -13,7 +13,6 @@ Figure = Annotated[Layout, OneOf("ptq_dynamics.figures.layouts", by="layout")]
 
 class FigureSettings(Strict):
     """A figure with its curves in the order of the legend, and all that its query selects.
-
     `uncertain_rates` names public models whose learning rate is uncertain."""
 
     figure: Figure

@@ -96,16 +96,15 @@ def outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
 
 def load(manifest: Manifest) -> list[tuple[TaskPart, ConfigurableTask]]:
     """Load the parts of a task from its files; a group of the harness has several parts."""
-    parts = [TaskPart(**each) for each in manifest.facts["parts"]]
-    return [(part, _task(manifest, part)) for part in parts]
-
-
-def _task(manifest: Manifest, part: TaskPart) -> ConfigurableTask:
-    path = BUILTIN / part.definition if part.builtin else manifest.file(part.definition)
-    config = {name: value for name, value in load_yaml(path).items() if name not in ELSEWHERE}
-    data = DatasetDict({s: _read(manifest.file(file)) for s, file in part.splits.items()})
-    # Otherwise, the harness would copy the files to its cache and query the hub.
-    return ConfigurableTask(config={**config, "custom_dataset": lambda **_: data})
+    found = []
+    for part in (TaskPart(**each) for each in manifest.facts["parts"]):
+        path = BUILTIN / part.definition if part.builtin else manifest.file(part.definition)
+        config = {name: value for name, value in load_yaml(path).items() if name not in ELSEWHERE}
+        data = DatasetDict({s: _read(manifest.file(file)) for s, file in part.splits.items()})
+        # Otherwise, the harness would copy the files to its cache and query the hub.
+        config["custom_dataset"] = lambda data=data, **_: data
+        found.append((part, ConfigurableTask(config=config)))
+    return found
 
 
 def _read(file: Path) -> Dataset:

@@ -68,28 +68,20 @@ def _lines(each: Documented) -> Iterator[tuple[str, str]]:
             yield "\n".join(lines[:at]), following.rstrip()
 
 
-def _found(each: Documented, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, re.Match[str]]]:
-    """Yield every match in a line, with all lines above and this line."""
-    lines = each.document.split("\n")
-    for at, line in enumerate(lines):
-        for found in pattern.finditer(line):
-            yield "".join(f"{above}\n" for above in lines[:at]), line, found
-
-
 def word(each: Documented) -> Iterator[Question]:
     """Ask for a word after the start of its line."""
-    for above, line, found in _found(each, WORD):
-        before = line[: found.start() - 1]
-        if before.strip():
-            yield Question(above + before, found[0], str(len(found[0])))
+    for found in WORD.finditer(each.document):
+        before = each.document[: found.start() - 1]
+        if before.rpartition("\n")[2].strip():
+            yield Question(before, found[0], str(len(found[0])))
 
 
 def ending(each: Documented) -> Iterator[Question]:
     """Ask for the second half of a long word."""
-    for above, line, found in _found(each, LONG_WORD):
+    for found in LONG_WORD.finditer(each.document):
         middle = found.start() + len(found[0]) // 2
-        rest = line[middle : found.end()]
-        yield Question(above + line[:middle], rest, str(len(rest)))
+        rest = each.document[middle : found.end()]
+        yield Question(each.document[:middle], rest, str(len(rest)))
 
 
 def first_sentence(each: Documented) -> Iterator[Question]:

@@ -48,7 +48,6 @@ def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
 
 def _masked(block: Any, inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Pass a causal mask to a block if llm-compressor 0.14 lost it while tracing.
-
     This concerns models that hold their mask function in a variable, such as Mistral and Phi-3."""
     from transformers import masking_utils
 
@@ -108,7 +107,6 @@ def _grams(
 
 def _error(weight: Tensor, quantized: Tensor, gram: Tensor) -> dict[str, float]:
     """Return mean squared errors of a layer's weights and outputs, absolute and relative.
-
     The errors are ‖W−Ŵ‖² and tr((W−Ŵ) G (W−Ŵ)ᵀ) per element, with the G of `_grams`."""
     difference = weight - quantized
     in_weights = difference.square().sum()

@@ -43,7 +43,6 @@ class OnDemand(UserDict[str, Any]):
 
 def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
     """Return the weights of a checkpoint's linear layers, read from its files on access.
-
     A model that is spread over devices may not have all weights in memory."""
     files, layers = Weights(folder), models.linear_layers(model)
     kind = packed.config(folder)["model_type"]
@@ -94,7 +93,6 @@ def quietly(context: Context[Any]) -> Iterator[None]:
 
 def grid_of(name: str, layer: Any, on_grid: Tensor) -> Grid:
     """Return the grid of a layer that llm-compressor quantized.
-
     Raise `Problem` if the grid does not represent the weights `on_grid` exactly."""
     scheme = layer.quantization_scheme.weights
     weight, scales, zeros = layer.weight.data, layer.weight_scale.data, layer.weight_zero_point.data
@@ -109,7 +107,6 @@ def _save(
     source: Path, target: Path, grids: Mapping[str, Grid], others: Mapping[str, Tensor]
 ) -> None:
     """Copy a checkpoint with packed layers and other values of some parameters.
-
     The dtype in its config.json is the widest of its parameters and scales."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
     about, one = packed.config(source), next(iter(grids.values()))
@@ -138,8 +135,7 @@ def _save(
         index = {"metadata": {"total_size": size}, "weight_map": places}
         (target / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
     about["dtype"] = str(reduce(torch.promote_types, found)).removeprefix("torch.")
-    config = _compressed_config(one, list(grids)) if ordered else _gptq_config(one)
-    about["quantization_config"] = config
+    about["quantization_config"] = _config(one, ordered, grids)
     (target / CONFIG).write_text(json.dumps(about, indent=2, sort_keys=True) + "\n")
 
 
@@ -173,15 +169,6 @@ def _compressed_layer(grid: Grid) -> dict[str, Tensor]:
     return parts
 
 
-def _compressed_config(grid: Grid, layers: list[str]) -> dict[str, Any]:
-    return {
-        "quant_method": COMPRESSED,
-        "format": "pack-quantized",
-        "quantization_status": "compressed",
-        "config_groups": groups(grid.bits, grid.zeros is None, grid.group_size, layers),
-    }
-
-
 def _gptq_layer(grid: Grid) -> dict[str, Tensor]:
     zeros = torch.zeros_like(grid.scales, dtype=torch.int8) if grid.zeros is None else grid.zeros
     # Scales of GPTQModel are float16 values.
@@ -195,14 +182,19 @@ def _gptq_layer(grid: Grid) -> dict[str, Tensor]:
     }
 
 
-def _gptq_config(grid: Grid) -> dict[str, Any]:
-    return {
+def _config(grid: Grid, ordered: bool, layers: Iterable[str]) -> dict[str, Any]:
+    symmetric = grid.zeros is None
+    if ordered:
+        return {
+            "quant_method": COMPRESSED,
+            "format": "pack-quantized",
+            "quantization_status": "compressed",
+            "config_groups": groups(grid.bits, symmetric, grid.group_size, layers),
+        }
+    form: dict[str, Any] = {
         "quant_method": GPTQ,
         "checkpoint_format": "gptq_v2",
-        "bits": grid.bits,
-        "group_size": grid.group_size,
-        "desc_act": True,
-        "sym": grid.zeros is None,
-        "lm_head": False,
         "pack_dtype": "int32",
     }
+    form |= {"bits": grid.bits, "group_size": grid.group_size}
+    return form | {"desc_act": True, "sym": symmetric, "lm_head": False}

@@ -13,7 +13,6 @@ LEAST = 5  # points for a correlation
 
 class Flatness(Layout):
     """A row for every quantized metric and quantizer, a column for every metric of curvature.
-
     Points are checkpoints; one at the start of a branch counts once."""
 
     layout: Literal["flatness"]

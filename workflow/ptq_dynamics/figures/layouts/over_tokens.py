@@ -30,7 +30,6 @@ class OverTokensOptions(Strict):
 
 class OverTokens(Layout):
     """A panel for every metric and quantizer, with the learning rate as a dotted line.
-
     Eigenvalues are those of the last checkpoint, by rank."""
 
     layout: Literal["over_tokens"]
@@ -54,7 +53,10 @@ class OverTokens(Layout):
             if metric == EIGENVALUES:
                 sheet.add(data.panel(metric, quantizer, "Rank", **form), _ranks(data))
             elif options.share:
-                sheet.add(data.panel(metric, quantizer, WAY, **form), _way(data, metric, quantizer))
+                table = data.select(metric, quantizer)
+                way = table.step / table.groupby(names.TRAJECTORY).step.transform("max")
+                points = data.along(table.assign(way=way), "way")
+                sheet.add(data.panel(metric, quantizer, WAY, **form), points)
             elif metric == LOSS and options.quantized_losses == "within":
                 widths, parts = _all_losses(data)
                 labels = [*widths]
@@ -70,7 +72,6 @@ class OverTokens(Layout):
 
 def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:
     """Return line widths by curve and points of losses in full precision and under quantizers.
-
     Lines with fewer bits are narrower, because losses may differ by less than a line width."""
     widths, parts = dict.fromkeys(data.labels, WIDEST), [data.points(LOSS, None)]
     ordered = sorted(data.quantizers.values(), key=lambda shown: -shown.bits)
@@ -81,13 +82,6 @@ def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:
         width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
         widths |= dict.fromkeys(under.values(), width)
     return widths, parts
-
-
-def _way(data: Any, metric: str, quantizer: str | None) -> Any:
-    """Return a metric against the share of the way between two checkpoints."""
-    table = data.select(metric, quantizer)
-    share = table.step / table.groupby(names.TRAJECTORY).step.transform("max")
-    return data.along(table.assign(share=share), "share")
 
 
 def _ranks(data: Any) -> Any:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from ptq_dynamics.base.problem import Problem
@@ -58,24 +57,20 @@ class Pca(Layout):
 
 
 def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
+    from ptq_dynamics.figures.panels import mark_end
+
     for _, part in table.groupby(["curve", "segment"], sort=False):
-        label = part.curve.iloc[0]
+        label, path = part.curve.iloc[0], part[["x", "y"]].to_numpy()
         line = styles[label]
         look: dict[str, Any] = {"color": line.color, "linestyle": line.dash, "label": label}
         ax.plot(part.x, part.y, marker=line.marker, markersize=1.6, **look)
-        _show_direction(ax, part[["x", "y"]].to_numpy(), line)
+        start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}
+        ax.scatter(*path[:1].T, facecolors="white", edgecolors=line.color, linewidths=0.8, **start)
+        mark_end(ax, path[-1:], line)
+        if len(path) > 1:
+            # An arrow in the middle shows the direction.
+            before, tip = path[len(path) // 2 - 1 :][:2]
+            arrow = {"arrowstyle": ARROW, "facecolor": line.color, "edgecolor": "black"}
+            arrow |= {"linewidth": 0.5, "mutation_scale": 8, "shrinkA": 0, "shrinkB": 0}
+            ax.annotate("", xy=tip, xytext=tip + 0.1 * (before - tip), arrowprops=arrow, zorder=5)
     ax.set(xlabel=panel.x, ylabel=panel.y)
-
-
-def _show_direction(ax: Any, path: np.ndarray, line: Any) -> None:
-    """Mark the start and the end of a path [n, 2], and its direction by an arrow."""
-    from ptq_dynamics.figures.panels import mark_end
-
-    start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}
-    ax.scatter(*path[:1].T, facecolors="white", edgecolors=line.color, linewidths=0.8, **start)
-    mark_end(ax, path[-1:], line)
-    if len(path) > 1:
-        before, tip = path[len(path) // 2 - 1 :][:2]
-        look = {"arrowstyle": ARROW, "facecolor": line.color, "edgecolor": "black"}
-        look |= {"linewidth": 0.5, "mutation_scale": 8, "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", xy=tip, xytext=tip + 0.1 * (before - tip), arrowprops=look, zorder=5)

@@ -24,7 +24,6 @@ class StagesOptions(Strict):
 
 class Stages(Layout):
     """A panel for every metric, quantizer and task; curves are the stages.
-
     A light line shows the accuracy of chance, or the degradation of a model that guesses."""
 
     layout: Literal["stages"]

@@ -19,7 +19,6 @@ class Task(Strict):
 @dataclass(frozen=True)
 class TaskPart:
     """A task of lm-evaluation-harness with the files of its splits.
-
     Its `definition` is a file of the result or, if `builtin`, of the harness."""
 
     name: str

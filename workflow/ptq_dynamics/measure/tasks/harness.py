@@ -16,7 +16,6 @@ from ptq_dynamics.measure.tasks import Task, TaskPart
 
 class HarnessTask(Task):
     """A `task` of lm-evaluation-harness that is scored by likelihood and has acc or acc_norm.
-
     Its data set, or `repository` with `files` by split, is read at the commit `revision`."""
 
     source: Literal["harness"]

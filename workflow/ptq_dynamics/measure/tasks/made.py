@@ -32,7 +32,6 @@ class MadeTask(Task):
 
 class MadeSettings(Strict):
     """A task with `documents` questions, and a `pool` of more questions as examples.
-
     A prompt with `shots` examples has at most `context` tokens."""
 
     name: str

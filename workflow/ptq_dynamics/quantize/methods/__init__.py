@@ -14,7 +14,6 @@ from ptq_dynamics.engine.manifest import Manifest
 
 class CalibrationSettings(Strict):
     """Calibration set number `draw`: `sequences` blocks of `context` tokens, `batch` at once.
-
     With `documents`, the sequences are documents of at most `context` tokens."""
 
     context: int

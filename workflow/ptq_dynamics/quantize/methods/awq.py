@@ -29,7 +29,6 @@ MAPPINGS = {
 
 class Awq(Calibrated, Grouped):
     """AWQ, which tries `grid_points` exponents for every layer.
-
     With `duo_scaling`, scales depend on weights as well as on activations."""
 
     method: Literal["awq"]
@@ -63,7 +62,6 @@ class Awq(Calibrated, Grouped):
 
     def smooth(self, model: Any, calibration: Calibration) -> tuple[dict[str, Any], dict[str, Any]]:
         """Quantize a model in place; return the grids and the scaling of its layers.
-
         Weights were multiplied by LAYER.rows, [out], and LAYER.columns, [in]."""
         import torch
         from compressed_tensors.quantization import forward_quantize
