@@ -199,6 +199,11 @@ class Curves:
                 parts.append(pd.DataFrame(place | band(part)))
         return pd.concat(parts, ignore_index=True)
 
+    @staticmethod
+    def last_of(points: pd.DataFrame) -> pd.DataFrame:
+        """Return the last point of every trajectory in a curve."""
+        return points.groupby(["curve", "segment"], sort=False).tail(1)
+
 
 def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
     """Average a table over seeds (see `Curves`)."""
@@ -217,8 +222,3 @@ def band(table: pd.DataFrame) -> dict[str, pd.Series]:
     values |= {"high": table.value + table.stderr, "seeds": table.get("seeds", table.seed)}
     table = table.assign(trajectory=table.get("origin", table.trajectory))
     return {**{name: table[name] for name in ABOUT if name in table}, **values}
-
-
-def last_of(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the last point of every trajectory in a curve."""
-    return points.groupby(["curve", "segment"], sort=False).tail(1)

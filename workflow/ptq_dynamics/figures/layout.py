@@ -56,18 +56,14 @@ class Layout(Strict):
     def _fits_together(self) -> Self:
         quantized = [metric for metric in self.metrics if metric in QUANTIZED]
         if quantized and not self.quantizers:
-            raise ValueError(
-                f"metrics has {quantized[0]}, which needs a quantizer; name one in quantizers"
-            )
+            raise ValueError(f"metrics has {quantized[0]}, which needs quantizers; add one")
         if self.quantizers and self.metrics and not {*self.metrics} & {LOSS, *QUANTIZED}:
-            raise ValueError(f"metrics has nothing that is measured under {self.quantizers[0]}")
-        unknown = [name for name in self.draws if name not in self.quantizers]
-        if unknown:
-            raise ValueError(f"draws has {unknown[0]!r}, which is none of its quantizers")
+            raise ValueError(f"metrics has none that needs {self.quantizers[0]}; add one")
+        if unknown := [name for name in self.draws if name not in self.quantizers]:
+            raise ValueError(f"draws has {unknown[0]!r}, which is not one of quantizers")
         styles = names_in_groups(self.curves) if self.grouped else self.curves
         if len(styles) > self.most_curves:
-            many = f"there are {len(styles)}, and {MOST_CURVES} can be told apart"
-            raise ValueError(f"curves: {many}; take fewer")
+            raise ValueError(f"curves has {len(styles)} styles, at most {MOST_CURVES}; remove some")
         return self
 
     def check(self, place: str, timeline: Any) -> None:

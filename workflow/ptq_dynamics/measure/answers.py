@@ -71,7 +71,7 @@ class AnsweringModel(HFLM):
             raise Problem(
                 f"task {asked.task}: a prompt with {asked.shots} shots has {longest:,} tokens, "
                 f"more than the context of {asked.context:,}; in the scale's file, lower "
-                "tasks.shots or tasks.shots_of, raise tasks.context, or take it out of tasks.names"
+                "tasks.shots or tasks.shots_of, raise tasks.context, or remove it from tasks.names"
             )
         return super()._loglikelihood_tokens(requests, *arguments, **options)
 

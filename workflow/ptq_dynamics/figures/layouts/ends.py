@@ -15,12 +15,10 @@ class Ends(Layout):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        from ptq_dynamics.figures.curves import last_of
-
         data, groups = sheet.data, sheet.data.groups
         wanted = list(data.wanted())
         for group, (metric, quantizer) in product(groups, wanted):
-            points = last_of(data.points(metric, quantizer))
+            points = data.last_of(data.points(metric, quantizer))
             points = points.assign(segment=points.curve, curve=points.curve.map(groups[group]))
             title = f"{group}\n{{}}".lstrip()
             # Panels of losses share a vertical scale, to compare groups.

@@ -22,7 +22,7 @@ class Flatness(Layout):
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:
         if not {*self.metrics} & {*PROBES["sharpness"]}:
-            raise ValueError(f"metrics has none of curvature: {', '.join(PROBES['sharpness'])}")
+            raise ValueError(f"metrics needs one of curvature: {', '.join(PROBES['sharpness'])}")
         return self
 
     def draw(self, sheet: Any) -> Any:

@@ -88,12 +88,12 @@ def _ranks(data: Any) -> Any:
     """Return magnitudes of eigenvalues against rank, at every trajectory's last checkpoint."""
     import pandas as pd
 
-    from ptq_dynamics.figures.curves import last_of, over_seeds
+    from ptq_dynamics.figures.curves import over_seeds
 
     parts = []
     ranked = sorted(name for name in {*data.table.metric} if name.startswith(names.EIGENVALUE))
     for rank, name in enumerate(ranked, start=1):
         rows = data.rows(name, None)
         rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), names.CHECKPOINT)
-        parts.append(last_of(data.along(rows, "rank")))
+        parts.append(data.last_of(data.along(rows, "rank")))
     return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")

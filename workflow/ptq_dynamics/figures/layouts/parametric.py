@@ -31,7 +31,7 @@ class Parametric(Layout):
     def _knows_quantizers(self) -> Self:
         unknown = {*(self.options.losses_of or ())} - {*self.quantizers}
         if unknown:
-            raise ValueError(f"options.losses_of: {min(unknown)!r} is none of its quantizers")
+            raise ValueError(f"options.losses_of: {min(unknown)!r} is not one of quantizers")
         return self
 
     def draw(self, sheet: Any) -> Any:

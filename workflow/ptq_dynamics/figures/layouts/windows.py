@@ -30,17 +30,15 @@ class Windows(Layout):
         """Draw the figure."""
         import pandas as pd
 
-        from ptq_dynamics.figures.curves import last_of
-
         data, key = sheet.data, [TRAJECTORY, CHECKPOINT]
         ages = pd.DataFrame(sheet.settings.ages, columns=[*key, "age"])
         for metric, quantizer in data.wanted(quantized_losses=True):
             aged = data.along(data.select(metric, quantizer).merge(ages, on=key), "age")
             aged = aged.assign(segment=aged.curve).sort_values("x", kind="stable")
             parts = [aged[aged.curve == curve] for curve in data.labels]
-            last = last_of(data.points(metric, quantizer)).assign(axis="level")
+            last = data.last_of(data.points(metric, quantizer)).assign(axis="level")
             levels = last[~last.segment.isin(ages.trajectory)]
             parts += [levels.assign(x=end) for end in (ages.age.min(), ages.age.max())]
             panel = data.panel(metric, quantizer, AGE, tokens_x=True, log_x=True)
-            sheet.add(panel, pd.concat(parts))
+            sheet.add(panel, *parts)
         return sheet.publish()

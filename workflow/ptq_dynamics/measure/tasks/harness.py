@@ -42,15 +42,15 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
     place = f"config/tasks.yaml: {name}"
     manager = TaskManager()
     if settings.task not in manager.all_tasks:
-        raise Problem(f"{place}.task names no task of lm-evaluation-harness: {settings.task!r}")
+        raise Problem(f"{place}.task: lm-evaluation-harness has no task {settings.task!r}")
     parts = []
     for each, task in _load(manager, settings, context.scratch, place).items():
         metrics, kind = list(task._metric_fn_list), task.OUTPUT_TYPE
         metric: Any = next((one for one in ("acc", "acc_norm") if one in metrics), None)
         if metric is None or kind not in ("multiple_choice", "loglikelihood"):
             raise Problem(
-                f"{place}.task has no accuracy by likelihood ({each} has {', '.join(metrics)} by "
-                f"{kind}); name another"
+                f"{place}.task needs acc or acc_norm by likelihood, but {each} has "
+                f"{', '.join(metrics)} by {kind}; choose another task"
             )
         definition = Path(manager.task_index[each].yaml_path or "").relative_to(BUILTIN)
         splits = _save(context.out, each, task)
@@ -79,8 +79,8 @@ def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dic
         # Some messages list every file of a data set.
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise Problem(
-            f"{place}: its data set is out of reach, or has no split that the task reads "
-            f"({reason}); correct repository, files or revision"
+            f"{place}: the data set cannot be loaded ({reason}); correct repository, files or "
+            "revision"
         ) from error
 
 

@@ -69,7 +69,7 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
         (context.out / file).write_text("".join(lines), encoding="utf-8")
     text = yaml.safe_dump(_definition(name, kind), sort_keys=False)
     (context.out / DEFINITION).write_text(text, encoding="utf-8")
-    context.progress.say(f"{len(parts[0]):,} documents, {len(parts[1]):,} for shots")
+    context.progress.say(f"{len(parts[0]):,} questions, {len(parts[1]):,} for examples")
     return {"task": name, "parts": [asdict(TaskPart(name, DEFINITION, False, FILES, kind.metric))]}
 
 

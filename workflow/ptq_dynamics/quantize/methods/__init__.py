@@ -95,8 +95,9 @@ class Quantizer(Strict):
 
     @property
     def columns(self) -> Any:
-        """The group size, once it is resolved; None if there are no groups."""
-        return None
+        """The group size, or None if it is not resolved or there are no groups."""
+        size = getattr(self, "group_size", None)
+        return size if isinstance(size, int) else None
 
     @property
     def calibration_draw(self) -> int:
@@ -121,11 +122,6 @@ class Grouped(Quantizer):
 
     group_size: Count | AtMost
 
-    @property
-    def columns(self) -> Any:
-        """The group size, once it is resolved."""
-        return None if isinstance(self.group_size, AtMost) else self.group_size
-
     def resolved(self, widths: Collection[int]) -> Self:
         """Return the quantizer with a number as group size."""
         if not isinstance(self.group_size, AtMost):
@@ -136,13 +132,13 @@ class Grouped(Quantizer):
 
     def misfit(self, widths: Collection[int]) -> str | None:
         """Return which width the group size does not divide, or None."""
-        for width in widths if self.columns else ():
-            if width % self.columns:
-                return (
-                    f"group_size is {self.columns}, which does not divide the layer width {width}; "
-                    "choose a divisor, or {at_most: N}"
-                )
-        return None
+        wrong = [width for width in widths if self.columns and width % self.columns]
+        if not wrong:
+            return None
+        how = "choose a divisor, or {at_most: N}"
+        return (
+            f"group_size is {self.columns}, which does not divide the layer width {wrong[0]}; {how}"
+        )
 
 
 AnyQuantizer = Annotated[Quantizer, OneOf(__name__, by="method")]

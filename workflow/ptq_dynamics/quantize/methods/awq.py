@@ -41,7 +41,7 @@ class Awq(Calibrated, Grouped):
         """Return why the norm before a layer cannot take up the layer's scales, or None."""
         if model.scaled_norms_first:
             return None
-        return f"{model.architecture} has no weights in norms before its layers to take up scales"
+        return f"norms before the layers of {model.architecture} have no weights to take up scales"
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """Quantize the checkpoint in a folder."""

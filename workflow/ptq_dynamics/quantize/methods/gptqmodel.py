@@ -76,7 +76,7 @@ class GptqModel(Calibrated, Grouped):
         report = json.loads((target / "report.json").read_text(encoding="utf-8"))
         if layers := report["fallback_layers"]:
             raise Problem(
-                f"the tool rounded {', '.join(layers)} of {folder} instead of GPTQ, since its "
+                f"GPTQModel rounded {', '.join(layers)} of {folder} to nearest, because the "
                 "Hessian cannot be inverted; raise damping or the calibration set"
             )
         found = on_grids(packed.gptq(load_file(target / "weights.safetensors"), self.bits))
