@@ -80,8 +80,8 @@ class Panel:
     log_y: bool = False
     thin: bool = False  # no markers
     faint: bool = False  # draw only ends and levels strongly
-    spikes: bool = False  # spikes do not affect the vertical scale
-    crop: bool = False  # nor does the first hundredth of the horizontal axis
+    spikes: bool = False  # the vertical scale ignores spikes
+    crop: bool = False  # it ignores the first hundredth of the horizontal axis
     diagonal: bool = False  # draw the line of equal values
     alike: str = ""  # panels with the same value share the vertical scale
     zoom: float | None = None  # right limit of the horizontal axis

@@ -5,7 +5,7 @@ from typing import Any
 
 from ptq_dynamics.measure import names
 
-BEFORE = 3  # the last checkpoint is compared with the mean of so many before the decay
+BEFORE = 3  # checkpoints before the decay whose mean is compared with the end
 COVERS = 1.96  # standard errors in half an interval of 95 %
 
 
