@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
 from ptq_dynamics.figures.layouts.onset import described
-from ptq_dynamics.measure import pairing
-from ptq_dynamics.measure.measurements import block_losses
+from ptq_dynamics.measure import measurements
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +100,7 @@ def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
     (full,) = [s for s in job.settings.series if s.quantizer == "fp"]
     (rounded,) = [s for s in job.settings.series if s.quantizer == "gptq-3bit"]
     inputs = one.manifests("over_tokens")
-    before, after = (block_losses(s, inputs) for s in (full, rounded))
+    before, after = (measurements.block_losses(s, inputs) for s in (full, rounded))
     rows = []
     for point in one.plan.site.timeline.measured("constant-3e-3"):
         w, q = (found[point.id].astype(np.float64) for found in (before, after))
@@ -162,7 +161,7 @@ def test_what_blocks_contribute_is_a_metric_and_its_error(tmp_path):
     drawn.picture("one")
     (series,) = (s for s in drawn.job("one").settings.series if s.quantizer == "gptq-3bit")
     for metric in ("loss", "loss_increase", "quantization_error"):
-        found = pairing.contributions(metric, series, drawn.manifests("one"))
+        found = measurements.contributions(metric, series, drawn.manifests("one"))
         # To first order: of few blocks, the ratio's own bias is no part of the value.
         tolerance = {"rel": 0.02, "abs": 1e-4} if metric == ERROR else {"rel": 1e-9}
         for name, blocks in found.items():
@@ -176,7 +175,7 @@ def contributions(drawn, metric, name, checkpoint):
     series = {s.quantizer: s for s in drawn.job("one").settings.series if s.trajectory == name}
     inputs = drawn.manifests("one")
     full, found = (
-        block_losses(series[quantizer], inputs)[checkpoint].astype(np.float64)
+        measurements.block_losses(series[quantizer], inputs)[checkpoint].astype(np.float64)
         for quantizer in ("fp", "gptq-3bit")
     )
     match metric:

@@ -202,9 +202,9 @@ def test_pubmedqa_from_parquet_is_what_the_harness_makes_of_it(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"task": "arc_eazy"}, "mine.task names no task .*'arc_eazy'"),
-        ({"task": "arc_easy"}, "mine: its data set is out of reach"),
-        ({"task": "gsm8k", "repository": True}, "mine.task has no accuracy by likelihood"),
+        ({"task": "arc_eazy"}, "mine.task: .* has no task 'arc_eazy'"),
+        ({"task": "arc_easy"}, "mine: the data set cannot be loaded"),
+        ({"task": "gsm8k", "repository": True}, "mine.task needs acc or acc_norm by likelihood"),
     ],
 )
 def test_a_task_that_cannot_be_taken_is_said_in_one_line(tmp_path, changes, said):

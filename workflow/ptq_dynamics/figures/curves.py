@@ -1,4 +1,4 @@
-"""From the measurements that a figure's query names to the points of its curves."""
+"""Turn the measurements that a figure selects into the points of its curves."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,29 +13,27 @@ from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.settings import FULL_PRECISION, QUANTIZED, Panel, call, in_group
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.measurements import join
-from ptq_dynamics.measure.pairing import contributions, errors_of_comparison
+from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
 from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.train.trajectory import CURVE, Trajectory
 
-# What a point shows: which measurements, of which trajectory and checkpoints, over which seeds.
+# Columns that describe the origin of a point.
 ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
-# What tells a measurement of one metric and quantizer from all others, but for tasks.
+# Columns that identify a measurement of one metric, quantizer and task.
 POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]
 
 
 class Curves:
-    """A figure's measurements, as rows (`rows`, `select`) and as points of curves (`along`).
+    """A figure's measurements as rows (`rows`, `select`) and as points of curves (`along`).
 
-    A value is the mean over calibration draws, and over seeds, whose standard deviation is its
-    error; with one seed one standard error, of losses without what validation blocks have in
-    common (see `pairing.errors_of_comparison`), and with the error of the draws.
+    A value is the mean over calibration draws and seeds. Its error is the standard deviation over
+    seeds, or with one seed the standard error over blocks (see `errors_of_comparison`) and draws.
     """
 
     def __init__(self, settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> None:
         self.settings, self.inputs = settings, inputs
         self.table = join(settings.series, inputs)
-        # Where no checkpoint says how many tokens it has seen, against steps.
+        # If no checkpoint has tokens, figures show steps.
         known = self.table[names.TOKENS].notna().any()
         self.x, self.x_label = (names.TOKENS, "Training tokens") if known else (names.STEP, "Step")
         if self.table[self.x].isna().all():
@@ -48,10 +46,10 @@ class Curves:
         self.draws: dict[str | None, tuple[str, ...]] = {None: (names.FULL_PRECISION,)}
         self.draws |= {shown.name: shown.draws for shown in settings.quantizers}
         self.called = call(settings.quantizers)
-        # Of branches: the trunk, and the step on it where they begin.
+        # The trunk of each branch, and the step at which the branch begins.
         self.trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
         self.starts = {run.name: run.at or 0 for run in settings.runs if run.trunk}
-        # One that goes on as its trunk, which is shown too, does not begin before that ends.
+        # A branch that continues a trunk in this figure begins at the end of its stable phase.
         shown = {name for _, name in members}
         goes_on = [name for name, trunk in self.trunks.items() if trunk in shown]
         held = self.table[(self.table.phase == "stable") & self.table.trajectory.isin(goes_on)]
@@ -60,7 +58,7 @@ class Curves:
 
     @property
     def groups(self) -> dict[str, dict[str, str]]:
-        """Of curves that are named "GROUP: NAME" the names by label, of every group."""
+        """The names of curves by label in every group, from labels "GROUP: NAME"."""
         found: dict[str, dict[str, str]] = {}
         for label in self.labels:
             group, name = in_group(label)
@@ -68,8 +66,7 @@ class Curves:
         return found
 
     def wanted(self, *, quantized_losses: bool = False) -> Iterator[tuple[str, str | None]]:
-        """Every metric of the query with every quantizer, or None for full precision; the loss in
-        full precision alone unless it is also wanted of quantized weights."""
+        """Yield every metric with every quantizer, or with None for full precision."""
         for metric in self.settings.figure.metrics:
             if metric in FULL_PRECISION:
                 yield metric, None
@@ -80,15 +77,14 @@ class Curves:
     def panel(
         self, metric: str, quantizer: str | None, x: str, title: str = "{}", **form: Any
     ) -> Panel:
-        """A panel for a metric under a quantizer, or in full precision, against `x`. Its title has
-        the metric's words for the braces of `title`; `form` are further fields of it."""
+        """Return a panel for a metric against `x`; `title` is a template for the metric's words,
+        and `form` has further fields of the panel."""
         words, label, own = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
         words = words.format(q=self.called.get(quantizer or ""))
         return Panel(title.format(words), x, label, **{**own, **form})
 
     def phase_means(self, metric: str, quantizer: str) -> pd.DataFrame:
-        """Of trunks the means of a metric between the points where branches leave them, as
-        levels; their errors are the means of the points' with one seed."""
+        """Return the means of a metric along trunks between the starts of branches, as levels."""
         rows, parts = self._rooted(self.rows(metric, quantizer), names.SEED, names.STEP), []
         for trunk in dict.fromkeys(self.trunks.values()):
             starts = sorted(at for name, at in self.starts.items() if self.trunks[name] == trunk)
@@ -96,7 +92,6 @@ class Curves:
             own = own.assign(phase=np.searchsorted(starts, own.step.astype(int)))
             how: Any = dict.fromkeys((names.METRIC, names.QUANTIZER, "draws", "bits"), "first")
             how |= dict.fromkeys((names.VALUE, "stderr"), "mean")
-            # One trajectory for all checkpoints, or one for each.
             join = lambda own: " ".join(own.unique() if own.nunique() == 1 else own)  # noqa: E731
             how |= dict.fromkeys(("origin", names.CHECKPOINT), join)
             found = own.groupby([names.TRAJECTORY, "phase", names.SEED]).agg(how)
@@ -109,7 +104,7 @@ class Curves:
         return self.along(pd.concat(parts), names.TOKENS).assign(axis="level")
 
     def over_tokens(self, metric: str, quantizer: str | None, **form: Any) -> Panel:
-        """A panel for a metric against training tokens, with the learning rate on the right."""
+        """Return a panel for a metric against tokens, with the learning rate on the right axis."""
         of = ", ".join(self.settings.uncertain_rates)
         right = "Learning rate" + (f"\n(uncertain of {of})" if of else "")
         form = {"right": right, "tokens_x": True, "crop": metric == names.LOSS, **form}
@@ -117,7 +112,7 @@ class Curves:
 
     @cache
     def rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
-        """A metric of every trajectory, seed, checkpoint and, of metrics of tasks, task."""
+        """Return a metric of every trajectory, seed, checkpoint and task."""
         used = self.draws[quantizer]
         point = [*POINT, names.TASK]
         table = self.table[(self.table.metric == metric) & self.table.quantizer.isin(used)]
@@ -128,7 +123,7 @@ class Curves:
         table = table.assign(quantizer=quantizer or names.FULL_PRECISION, draws=" ".join(used))
         own: Any = table.stderr
         if metric in get_args(names.Paired):
-            # Over the mean of all draws; else their mean's error is at most that of each.
+            # The error of the mean over draws is smaller than the error of one draw.
             blocks = defaultdict[tuple[str, int | None, str], list[np.ndarray]](list)
             for series in (each for each in self.settings.series if each.quantizer in used):
                 found = contributions(cast(names.Paired, metric), series, self.inputs)
@@ -141,7 +136,7 @@ class Curves:
         return table.assign(stderr=np.hypot(own, spread[table.index]))
 
     def select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
-        """The same over seeds, or a column of the training curves of the runs."""
+        """Return a metric averaged over seeds, from measurements or from training curves."""
         if metric not in TRAINING:
             return over_seeds(self.rows(metric, quantizer), names.CHECKPOINT, names.TASK)
         parts = []
@@ -152,23 +147,21 @@ class Curves:
         return over_seeds(table, names.STEP)
 
     def points(self, metric: str, quantizer: str | None) -> pd.DataFrame:
-        """A metric against tokens, of every measured checkpoint or as the training curves have it;
-        of tasks, the mean."""
+        """Return a metric against tokens; task metrics are means over tasks."""
         table = self.select(metric, quantizer)
         if metric in names.TASK_METRICS:
             table = table[table.task == names.MEAN]
         return self.along(table, self.x)
 
     def against_loss(self, metric: str, quantizer: str) -> pd.DataFrame:
-        """A metric of quantized weights against the loss in full precision, along every run."""
+        """Return a metric of quantized weights against the loss in full precision."""
         key = [names.TRAJECTORY, names.CHECKPOINT]
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
     @cache
     def learning_rates(self) -> pd.DataFrame:
-        """The learning rate of every run, on the right axis, as its manifest has it for all of its
-        checkpoints; it is the same for all seeds."""
+        """Return the learning rate at all checkpoints of every run, for the right axis."""
         rows = [
             {names.TRAJECTORY: run.name, names.SEED: run.seed, **asdict(checkpoint)}
             for run in self.settings.runs
@@ -180,8 +173,8 @@ class Curves:
         return self.along(table.assign(stderr=np.nan), self.x).assign(axis="right")
 
     def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
-        """A table in which what is up to where something branches off is its trunk's; `origin` is
-        the trajectory that was measured."""
+        """Assign rows up to the start of a branch to its trunk.
+        The column `origin` has the trajectory that was measured."""
         table = table.assign(origin=table.get("origin", table.trajectory))
         start = table.trajectory.map(self.starts).astype(float)
         early = table[table.step.astype(float) <= start]
@@ -190,13 +183,11 @@ class Curves:
         return table.drop_duplicates([names.TRAJECTORY, *point])
 
     def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:
-        """Points of the values of a table against its column `x`, with bands of one error up and
-        down, curve by curve in the order of steps. A run ends where a branch in its curve
-        begins."""
-        # What has no place on the axis is not drawn; a merged model may have one without a step.
+        """Return points against column `x`, curve by curve in the order of steps.
+        A run ends where a branch in its curve begins."""
         table = table[table[x].notna()]
         table = self._rooted(table, *{names.CHECKPOINT, names.STEP} & {*table})
-        # By several columns it sorts stably, those without a step last.
+        # Sorting by several columns is stable; rows without a step come last.
         table = table.sort_values([names.STEP, names.TOKENS])
         parts = []
         for curve, members in self.curves.items():
@@ -208,29 +199,26 @@ class Curves:
                 parts.append(pd.DataFrame(place | band(part)))
         return pd.concat(parts, ignore_index=True)
 
+    @staticmethod
+    def last_of(points: pd.DataFrame) -> pd.DataFrame:
+        """Return the last point of every trajectory in a curve."""
+        return points.groupby(["curve", "segment"], sort=False).tail(1)
+
 
 def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
-    """One row for every trajectory and point (see `Curves`)."""
+    """Average a table over seeds (see `Curves`)."""
     key, seeds = [names.TRAJECTORY, *point], table[names.SEED].astype("string").fillna("")
     own = seeds.groupby(table.trajectory)
     table = table.assign(seeds=own.transform(lambda seeds: " ".join(seeds.unique())))
     values = table.groupby(key, sort=False, dropna=False)[names.VALUE]
-    several = values.transform("size") > 1
-    if not several.any():
-        return table
-    mean = values.transform("mean").where(several, table.value)
-    spread = values.transform("std").where(several, table.stderr)
-    return table.assign(value=mean, stderr=spread).drop_duplicates(key)
+    # With one seed, the standard deviation is NaN.
+    spread = values.transform("std").fillna(table.stderr)
+    return table.assign(value=values.transform("mean"), stderr=spread).drop_duplicates(key)
 
 
 def band(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """The values of a table with one error up and down, and what it has of `ABOUT`."""
+    """Return values with one error up and down, and the columns of `ABOUT`."""
     values = {"y": table.value, "low": table.value - table.stderr}
     values |= {"high": table.value + table.stderr, "seeds": table.get("seeds", table.seed)}
     table = table.assign(trajectory=table.get("origin", table.trajectory))
     return {**{name: table[name] for name in ABOUT if name in table}, **values}
-
-
-def last_of(points: pd.DataFrame) -> pd.DataFrame:
-    """The last point of every trajectory of a curve."""
-    return points.groupby(["curve", "segment"], sort=False).tail(1)

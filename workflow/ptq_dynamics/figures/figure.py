@@ -12,8 +12,8 @@ Figure = Annotated[Layout, OneOf("ptq_dynamics.figures.layouts", by="layout")]
 
 
 class FigureSettings(Strict):
-    """What a figure shows: its entry without words, labels with trajectories in the order of the
-    legend, sentences that are said of it, and public models whose learning rate is uncertain."""
+    """A figure with its curves in the order of the legend, and all that its query selects.
+    `uncertain_rates` names public models whose learning rate is uncertain."""
 
     figure: Figure
     curves: tuple[tuple[str, tuple[str, ...]], ...]

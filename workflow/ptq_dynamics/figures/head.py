@@ -1,5 +1,4 @@
-"""What stands above a figure, the scale that it was made at, and what stands below its caption: how
-its numbers came about."""
+"""The line above a figure, which describes its scale, and the notes below its caption."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +11,7 @@ BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel"}
 
 
 def made_at(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> str:
-    """The scale that a figure was made at, in one line: name, parameters, tokens and seeds."""
+    """Return one line on the figure's scale: name, parameters, tokens and seeds."""
     runs = {run: Trajectory(inputs[run.label]) for run in settings.runs}
     sizes = sorted({run.fact("parameters") for run in runs.values()})
     size = " to ".join(dict.fromkeys(map(rounded, (sizes[0], sizes[-1]))))
@@ -25,8 +24,7 @@ def made_at(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) 
 
 
 def notes(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> list[str]:
-    """Sentences on the sizes of miniatures, the tool for GPTQ, calibration sets, and what the plan
-    has to say."""
+    """Return notes on miniatures, the tool for GPTQ and calibration sets, and planned notes."""
     sizes = {
         run.stands_for: rounded(Trajectory(inputs[run.label]).fact("parameters"))
         for run in settings.runs
@@ -34,7 +32,7 @@ def notes(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) ->
     }
     several = ", ".join(f"{name} {size}" for name, size in sizes.items())
     said = [f"Parameters of miniatures: {several}."] if len(sizes) > 1 else []
-    # The settings' name where the scale takes others than those the figure names.
+    # A scale may use other settings than the figure names.
     tools = dict.fromkeys(
         BACKENDS[shown.method] + (f" ({shown.draws[0]})" if shown.draws[0] != shown.name else "")
         for shown in settings.quantizers
@@ -48,5 +46,4 @@ def notes(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) ->
 
 
 def _counted(count: int, what: str) -> str:
-    # In words that do not part at the end of a line.
     return f"{count}\N{NO-BREAK SPACE}{what}{'' if count == 1 else 's'}"

@@ -1,6 +1,7 @@
-"""What all layouts of figures share. The class of a module in `figures/layouts/` is an entry of
-config/figures.yaml, checks it against its trajectories, and draws it. Planning imports all layouts,
-so what only drawing needs is imported where it is used."""
+"""The base class of layouts, one module each in `figures/layouts/`.
+
+A layout is an entry of config/figures.yaml. It imports libraries for drawing inside functions,
+because planning imports all layouts."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -14,8 +15,8 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.settings import Ages, names_in_groups
 from ptq_dynamics.measure.names import LOSS, QUANTIZED, Evaluated, Metric
 
-MOST_CURVES = 8  # as many as there are styles of lines
-BEFORE = "FP loss (nats/token)"  # the horizontal axis of what is drawn against it
+MOST_CURVES = 8  # the number of line styles
+BEFORE = "FP loss (nats/token)"  # label of the horizontal axis
 
 T = TypeVar("T")
 Some = Annotated[tuple[T, ...], Field(min_length=1), Once]
@@ -24,13 +25,12 @@ Evaluations = Some[Evaluated]
 
 
 class Layout(Strict):
-    """A figure: curves × quantizers × metrics, with a title and a caption for its readers.
+    """A figure: curves × quantizers × metrics.
 
-    `curves` are the names of trajectories by label. They are measured in full precision and under
-    the `quantizers`, each with further `draws` of the calibration set. A `headline` figure shows
-    all seeds of the configuration, others, and all of a layout `of_one_seed`, the first. Curves of
-    one that is `grouped` may be named "GROUP: NAME", with panels for every group. A curve with
-    a run and a branch of it goes over to the branch.
+    `curves` has trajectories by label; a curve with a run and its branch continues with the branch.
+    `draws` has quantizers with further calibration sets. A `headline` figure shows all seeds unless
+    its layout is `of_one_seed`; other figures show the first. In a `grouped` layout, curves named
+    "GROUP: NAME" have panels for every group.
     """
 
     of_one_seed: ClassVar[bool] = False
@@ -56,37 +56,32 @@ class Layout(Strict):
     def _fits_together(self) -> Self:
         quantized = [metric for metric in self.metrics if metric in QUANTIZED]
         if quantized and not self.quantizers:
-            raise ValueError(
-                f"metrics has {quantized[0]}, which needs a quantizer; name one in quantizers"
-            )
+            raise ValueError(f"metrics has {quantized[0]}, which needs quantizers; add one")
         if self.quantizers and self.metrics and not {*self.metrics} & {LOSS, *QUANTIZED}:
-            raise ValueError(f"metrics has nothing that is measured under {self.quantizers[0]}")
-        unknown = [name for name in self.draws if name not in self.quantizers]
-        if unknown:
-            raise ValueError(f"draws has {unknown[0]!r}, which is none of its quantizers")
-        # What is told apart by the style of lines.
+            raise ValueError(f"metrics has none that needs {self.quantizers[0]}; add one")
+        if unknown := [name for name in self.draws if name not in self.quantizers]:
+            raise ValueError(f"draws has {unknown[0]!r}, which is not one of quantizers")
         styles = names_in_groups(self.curves) if self.grouped else self.curves
         if len(styles) > self.most_curves:
-            many = f"there are {len(styles)}, and {MOST_CURVES} can be told apart"
-            raise ValueError(f"curves: {many}; take fewer")
+            raise ValueError(f"curves has {len(styles)} styles, at most {MOST_CURVES}; remove some")
         return self
 
     def check(self, place: str, timeline: Any) -> None:
-        """`Problem` where it cannot be drawn; `place` is its key, `timeline` the planner's."""
+        """Raise `Problem` if the figure cannot be drawn; `place` is its key."""
 
     def no_averages(self, place: str, timeline: Any, what: str) -> None:
-        """Raise `Problem` where an average is shown, which has not `what` is drawn."""
+        """Raise `Problem` if a curve shows an average, which does not have `what`."""
         for name in timeline.config.runs.averages.keys() & self.trajectories:
-            raise Problem(f"{place} shows {what}, which {name}, an average, has not; leave it out")
+            raise Problem(f"{place} shows {what}, which the average {name} lacks; leave it out")
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
-        """Manifests that it reads besides runs and what is measured, by label."""
+        """Return manifests by label that the figure reads besides runs and measurements."""
         return {}
 
     def ages(self, timeline: Any) -> Ages:
-        """The ages of averages, where they are drawn by them."""
+        """Return the ages of averages, if the layout shows ages."""
         return ()
 
     @abstractmethod
     def draw(self, sheet: Any) -> Any:
-        """Draw the figure on a `panels.Sheet`; gives a `panels.Picture`."""
+        """Draw the figure on a `panels.Sheet`, and return a `panels.Picture`."""

@@ -1,5 +1,4 @@
-"""One look for all figures: readable in greyscale and with colour-blindness, at the width that a
-figure has in a paper."""
+"""The style of all figures, readable in greyscale and with colour-blindness."""
 
 import re
 from collections.abc import Sequence
@@ -10,17 +9,14 @@ from matplotlib.colors import to_hex, to_rgb
 
 from ptq_dynamics.figures.settings import UNDER, UNITS
 
-# Inches of a text column, and of half of one: figures of several panels and of one.
-TEXT, HALF = 5.5, 2.75
-SMALLEST = 6.0  # points of the smallest letters
-
-END = 12.0  # points², of the marker at the end of a run
+TEXT, HALF = 5.5, 2.75  # widths of figures in inches: a text column, and half of it
+SMALLEST = 6.0  # the smallest font size in points
+END = 12.0  # area of the marker at the end of a run, in points²
 
 
 @dataclass(frozen=True)
 class Line:
-    """How a curve is drawn; neighbours differ in hue, lightness, dash and marker; `area` of the
-    marker at its end, in points²."""
+    """The style of a curve, with the `area` of the marker at its end in points²."""
 
     color: str
     dash: str
@@ -28,7 +24,8 @@ class Line:
     area: float = END
 
 
-# Dark to light, from Paul Tol's and Okabe and Ito's colour-blind safe sets.
+# Neighbours differ in hue, lightness, dash and marker. The colours are from the colour-blind safe
+# sets by Paul Tol and by Okabe and Ito.
 LINES = (
     Line("#332288", "-", "o"),
     Line("#CC3311", "--", "s"),
@@ -39,7 +36,7 @@ LINES = (
     Line("#AA4499", "-", "X"),
     Line("#888888", "--", "<"),
 )
-# What has no meaning of its own takes first what means nothing elsewhere.
+# Curves without a role take these first.
 OTHERS = (
     LINES[5],
     LINES[7],
@@ -47,8 +44,7 @@ OTHERS = (
     Line("#999933", "-.", ">"),
     Line("#CC6677", "-", "p"),
 )
-# What means the same in every figure, by the first word of a label. Stars are means of the ends of
-# several runs, large squares one of them.
+# Styles by the first word of a label. Stars are means of several runs, large squares are one run.
 ROLES = {
     "Stable": LINES[0],
     "Decay": LINES[1],
@@ -58,23 +54,19 @@ ROLES = {
     "Base": Line("#004488", "-", "s", 30.0),
     "Exponential": LINES[4],
     "Cosine": LINES[6],
-    # Runs that end in a decay.
     "WSD": LINES[1],
     "Pre-training": LINES[1],
 }
-# Of "Soup of A" and "Base of A", which have the colour of A.
+# "Soup of A" and "Base of A" have the colour of A, with these markers and areas.
 OF = {"Soup of ": ("*", 40.0), "Base of ": ("s", 24.0)}
-# "LR = 3e-3" has its place in an order; so has "L = 5".
+# Labels such as "LR = 3e-3" and "L = 5" are values of a quantity.
 NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"
 ORDERED = re.compile(rf"(\S+) = ({NUMBER})")
-# A peak learning rate looks the same in every figure: its place among five, from dark to light.
-# No figure has two of one place.
+# The style of a peak learning rate among five, from dark to light, is the same in every figure.
 RATES = {3e-4: 0, 6e-4: 1, 1e-3: 1, 9e-4: 2, 3e-3: 2, 1.2e-3: 3, 1e-2: 3, 3e-2: 4}
 # Models of one family that differ in size: "OLMo-2 7B".
 SIZED, SIZE = re.compile(rf"(.+) ({NUMBER})([kMBT])"), "size"
-# Quantities whose values have an order, as labels call them: peak learning rate, weight decay and
-# window; and sizes. Each has colours of its own, from dark to light, and the share of them that is
-# dark enough on white.
+# Colour maps of quantities in labels, and the share of each that is dark enough on white.
 SEQUENTIAL = {
     "LR": ("plasma", 0.8),
     "λ": ("YlOrBr_r", 0.65),
@@ -87,28 +79,27 @@ MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 
 
 def in_order(labels: Sequence[str]) -> list[str]:
-    """The labels, those that are values of a quantity in the order of the values."""
+    """Return the labels, with values of a quantity in ascending order."""
     values = {label: value for label in labels if (value := _value(label))}
     ranked = iter(sorted(values, key=values.__getitem__))
     return [next(ranked) if label in values else label for label in labels]
 
 
 def _value(label: str) -> tuple[str, float] | None:
-    # A quantity and its value.
     at = ORDERED.fullmatch(label)
     return at and (at[1], float(at[2]))
 
 
 def whose(label: str) -> str:
-    """The curve that another one, "Soup of A" or "Base of A", is made of, or the curve itself."""
+    """Return A for the labels "Soup of A" and "Base of A", or the label itself."""
     return next((label.removeprefix(start) for start in OF if label.startswith(start)), label)
 
 
 def lines(labels: Sequence[str]) -> dict[str, Line]:
-    """How the curves with these labels are drawn: those that mean the same in every figure alike,
-    those that are values of one quantity in its colours, from dark to light in the order of the
-    values, what is made of another curve in its colour, what is quantized in a lighter one, and
-    others in turn."""
+    """Return the styles of curves by label.
+
+    Values of a quantity have its colours, roles have styles of their own, and other curves take
+    free styles. "Soup of A" and "Base of A" have the colour of A; quantized curves are lighter."""
     lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label)) and at[1] in labels}
     own = [label for label in labels if label not in lower]
     found = _ranked([label for label in own if whose(label) == label])
@@ -129,7 +120,7 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
 
 
 def _ranked(labels: Sequence[str]) -> dict[str, Line]:
-    """Lines of values of a quantity, or of the models of a single family by size."""
+    """Return styles of values of a quantity, or of the sizes of one family of models."""
     found, by_quantity = dict[str, Line](), dict[str, dict[str, float]]()
     for label in labels:
         if value := _value(label):
@@ -150,8 +141,7 @@ def _ranked(labels: Sequence[str]) -> dict[str, Line]:
 
 
 def _variant(line: Line, number: int) -> Line:
-    """The same hue, lighter, with another dash and marker, for the second of a role and so on, and
-    for the first quantizer under a curve and so on."""
+    """Return a lighter style with another dash and marker, for the curve `number` of a role."""
     if number == 0:
         return line
     place = next((n for n, each in enumerate(LINES) if each.color == line.color), 0)
@@ -169,7 +159,7 @@ TICKS = {
     "minor.size": 1.2,
 }
 SETTINGS = {f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()} | {
-    # It comes with matplotlib; seaborn would take Arial where that is installed.
+    # This font is part of matplotlib; seaborn prefers Arial if it is installed.
     "font.sans-serif": ["DejaVu Sans"],
     "figure.dpi": 150,
     "savefig.dpi": 300,

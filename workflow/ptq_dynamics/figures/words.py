@@ -1,26 +1,23 @@
-"""What errors and losses along a run say, in words. The first curve of the figure is a run; others
-are averages of its checkpoints."""
+"""Describe errors and losses of a run (the first curve) and of its averages (the others)."""
 
 from math import exp, hypot
 from typing import Any
 
 from ptq_dynamics.measure import names
 
-# Checkpoints before the decay whose mean the end is compared with.
-BEFORE = 3
-COVERS = 1.96  # standard errors that an interval of 95 % reaches
+BEFORE = 3  # checkpoints before the decay whose mean is compared with the end
+COVERS = 1.96  # standard errors in half an interval of 95 %
 
 
 def said(data: Any, quantizer: str) -> str:
-    """The error before and after the decay, and errors and losses of averages, under a
-    quantizer."""
+    """Describe errors before and after the decay, and errors and losses of averages."""
     called, run = data.called[quantizer], data.labels[0]
     own = data.table[data.table.quantizer == data.draws[quantizer][0]].sort_values(names.STEP)
     rows, losses = (own[own.metric == each] for each in (names.QUANTIZATION_ERROR, names.LOSS))
     mine = rows[rows.trajectory == data.curves[run][0]]
     stable = mine[mine.phase == "stable"].tail(BEFORE)
     before = stable if len(stable) else mine.head(1)
-    # How single checkpoints happen to round: more than what blocks of text add.
+    # Errors scatter between checkpoints more than between blocks of text.
     noise = float(before.value.std()) if len(before) > 1 else 0.0
     level, last = float(before.value.mean()), float(mine.value.iloc[-1])
     error = hypot(float((before.stderr**2).sum() ** 0.5), noise * len(before) ** 0.5) / len(before)
@@ -30,7 +27,7 @@ def said(data: Any, quantizer: str) -> str:
         when = f"over the last {len(stable)} at the peak rate" if len(stable) else "at first"
         said = f"{called}: the error is {_percent(level, error)} {when}"
         said += f", and {_percent(last, final)} at the end"
-        # A ratio to what may be nothing says nothing.
+        # A ratio to a level near zero has no meaning.
         if level > 2 * error and last > 0:
             ratio, spread = last / level, hypot(error / level, final / last)
             low, high = ratio * exp(-COVERS * spread), ratio * exp(COVERS * spread)

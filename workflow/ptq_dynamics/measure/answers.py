@@ -1,4 +1,4 @@
-"""Answers of models to downstream tasks, through lm-evaluation-harness."""
+"""Evaluate models on downstream tasks with lm-evaluation-harness."""
 
 import json
 import logging
@@ -26,15 +26,15 @@ from ptq_dynamics.measure.tasks import TaskPart
 
 Parts = Sequence[tuple[TaskPart, ConfigurableTask]]
 BUILTIN = Path(lm_eval.tasks.__file__).parent
-# Keys that say where the harness would read data, or what other tasks a file defines.
+# Keys for the source of the data and for other tasks in a file.
 ELSEWHERE = ("dataset_path", "dataset_name", "dataset_kwargs", "tag", "group", "task_list")
 
 
 class Asking:
-    """The tasks of a job, whose data are inputs of it; `facts` of each, by name."""
+    """The tasks of a job, and `facts` of each task."""
 
     def __init__(self, tasks: Sequence[Asked], context: Context[Any]) -> None:
-        # Its hints at every task and model would bury the progress lines.
+        # The harness logs hints for every task and model.
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         self._tasks = {each: load(context.input(f"task {each.task}")) for each in tasks}
         self.facts: dict[str, Any] = {
@@ -43,7 +43,7 @@ class Asking:
         }
 
     def answers(self, model: Any, folder: Path) -> dict[str, np.ndarray]:
-        """Outcomes of every task for the model of a checkpoint folder (see `outcomes`)."""
+        """Return the outcomes of every task for the model of a checkpoint folder."""
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return {
             asked.task: outcomes(AnsweringModel(asked, model, tokenizer), parts)
@@ -52,8 +52,7 @@ class Asking:
 
 
 class AnsweringModel(HFLM):
-    """A model of transformers; it refuses what the harness would cut from the left: as many tokens
-    are read as a task's context has, one more is scored."""
+    """A model of transformers that rejects prompts which the harness would truncate."""
 
     def __init__(self, asked: Asked, model: Any, tokenizer: Any) -> None:
         sizes: Any = {"max_length": asked.context, "batch_size": asked.batch}
@@ -61,24 +60,24 @@ class AnsweringModel(HFLM):
         self.asked = asked
 
     def loglikelihood(self, requests: Any, disable_tqdm: bool = True) -> Any:
-        """The harness's own, without a bar."""
+        """Return the log-likelihoods without a progress bar."""
         return super().loglikelihood(requests, disable_tqdm=True)
 
     def _loglikelihood_tokens(self, requests: Any, *arguments: Any, **options: Any) -> Any:
         longest = max(len(text) + len(continuation) for _, text, continuation in requests)
         asked = self.asked
+        # The model reads all tokens but the last, which is only scored.
         if longest > asked.context + 1:
             raise Problem(
                 f"task {asked.task}: a prompt with {asked.shots} shots has {longest:,} tokens, "
                 f"more than the context of {asked.context:,}; in the scale's file, lower "
-                "tasks.shots or tasks.shots_of, raise tasks.context, or take it out of tasks.names"
+                "tasks.shots or tasks.shots_of, raise tasks.context, or remove it from tasks.names"
             )
         return super()._loglikelihood_tokens(requests, *arguments, **options)
 
 
 def outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
-    """Outcome of the asked documents of every part, one part after the other, float32 [documents]:
-    that of the harness's `simple_evaluate`, without the 20 s of its account of the machine."""
+    """Return the outcomes of all parts, float32 [documents], as `lm_eval.simple_evaluate` does."""
     for _, task in parts:
         if task.config.num_fewshot != 0:
             task.set_config(key="num_fewshot", value=model.asked.shots)
@@ -96,18 +95,16 @@ def outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
 
 
 def load(manifest: Manifest) -> list[tuple[TaskPart, ConfigurableTask]]:
-    """The parts of a task; several, where the harness has a group of that name. Only files of the
-    result are read: no network, no cache."""
-    parts = [TaskPart(**each) for each in manifest.facts["parts"]]
-    return [(part, _task(manifest, part)) for part in parts]
-
-
-def _task(manifest: Manifest, part: TaskPart) -> ConfigurableTask:
-    path = BUILTIN / part.definition if part.builtin else manifest.file(part.definition)
-    config = {name: value for name, value in load_yaml(path).items() if name not in ELSEWHERE}
-    data = DatasetDict({s: _read(manifest.file(file)) for s, file in part.splits.items()})
-    # The harness would copy the files to its cache, and ask the hub for newer ones.
-    return ConfigurableTask(config={**config, "custom_dataset": lambda **_: data})
+    """Load the parts of a task from its files; a group of the harness has several parts."""
+    found = []
+    for part in (TaskPart(**each) for each in manifest.facts["parts"]):
+        path = BUILTIN / part.definition if part.builtin else manifest.file(part.definition)
+        config = {name: value for name, value in load_yaml(path).items() if name not in ELSEWHERE}
+        data = DatasetDict({s: _read(manifest.file(file)) for s, file in part.splits.items()})
+        # Otherwise, the harness would copy the files to its cache and query the hub.
+        config["custom_dataset"] = lambda data=data, **_: data
+        found.append((part, ConfigurableTask(config=config)))
+    return found
 
 
 def _read(file: Path) -> Dataset:
@@ -118,7 +115,7 @@ def _read(file: Path) -> Dataset:
 
 
 def _chance(parts: Parts, documents: int | None) -> float:
-    """Mean of one over the number of choices; 0 where there are none."""
+    """Return the mean of 1 / choices over documents, 0 for documents without choices."""
     found = [
         1 / len(task.doc_to_choice(document)) if task.config.doc_to_choice is not None else 0.0
         for _, task in parts

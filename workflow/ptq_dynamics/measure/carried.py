@@ -1,4 +1,4 @@
-"""How much of a model's loss its blocks carry: what rounding their weights can touch at all."""
+"""The part of a model's loss that depends on the weights of its blocks."""
 
 from collections import defaultdict
 from itertools import chain
@@ -13,10 +13,9 @@ from ptq_dynamics.measure.names import CARRIED, CARRIED_BY_ONE, GAIN
 
 @torch.no_grad()
 def carried(model: nn.Module, blocks: Tensor, batch_size: int) -> dict[str, float]:
-    """Nats of validation loss that the matrices of a model's blocks carry: all of them, the loss
-    with every matrix zeroed minus the loss; by one block, the mean of the same for one block at a
-    time. The gain: the mean over matrices of the root mean square of weights × √inputs, by which a
-    matrix scales random inputs. `blocks`: int64 [n, context + 1]."""
+    """Return the rise in loss (nats) with all matrices set to zero, and its mean for one block at
+    a time. The gain is the mean over matrices of the root mean square of weights × √inputs, by
+    which a matrix scales random inputs. `blocks`: int64 [n, context + 1]."""
     each = defaultdict[str, list[Tensor]](list)
     for name, layer in models.linear_layers(model).items():
         each[next(part for part in name.split(".") if part.isdigit())].append(layer.weight)

@@ -1,4 +1,4 @@
-"""All measurements of a scale in one table, for people and other tools."""
+"""Collect all measurements of a scale in one table."""
 
 from collections.abc import Mapping
 from typing import Any

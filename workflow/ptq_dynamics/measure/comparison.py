@@ -1,4 +1,4 @@
-"""GPTQ backends side by side: the same checkpoints, the same settings."""
+"""Compare GPTQ backends on the same checkpoints with the same settings."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain, combinations
@@ -16,16 +16,15 @@ from ptq_dynamics.train.trajectory import Trajectory
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
 PAIR, KINDS = ["first", "second"], ["none", "one step", "more steps", "moved columns"]
 DIFFERENCES = """\
-- one step: a weight lay between two grid points up to rounding. GPTQ's error feedback carries the
-  difference on along its row, where it may become more steps, and into the layers behind.
-- moved columns: columns whose activations are equal up to rounding changed places in the activation
-  order. At the edge of a group this changes both groups' scales, and the codes of many columns.
+- one step: a weight lay midway between two grid points, up to rounding. GPTQ's error feedback
+  passes the difference along its row, where it may grow, and to later layers.
+- moved columns: columns with equal activations, up to rounding, changed places in the activation
+  order. At the edge of a group, this changes two scales and the codes of many columns.
 """
 
 
 def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
-    """Write, per layer and pair of backends, the share of equal integer codes; per model, losses
-    and the relative output error of its layers; and a table of their means."""
+    """Write the agreement of codes by layer, losses by model, and a table of their means."""
     codes, models = pd.DataFrame(_codes(context)), _models(context)
     codes.to_csv(context.out / CODES, index=False)
     models.to_csv(context.out / MODELS, index=False)

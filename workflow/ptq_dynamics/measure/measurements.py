@@ -1,5 +1,4 @@
-"""From raw results to the table of measurements: its schema, statistics and rows. Figures and
-claims join raw results too, so that the losses of all blocks are at hand for paired differences."""
+"""Raw results as a table of measurements: its schema, statistics and rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -19,7 +18,7 @@ from ptq_dynamics.train.trajectory import Trajectory
 Inputs = Mapping[str, Sequence[Manifest]]
 Row = dict[str, Any]
 
-# What tells one measurement from all others.
+# The columns that identify a measurement.
 KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]
 COLUMNS = (
     *("trajectory", "family", "phase", "step", "tokens", "lr", "seed", "quantizer", "method"),
@@ -31,14 +30,16 @@ TEXT = dict.fromkeys(("checkpoint_id", "task", "checkpoint"), "string")
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    """Mean of values [n] and its standard error."""
+    """Return the mean of values [n] and its standard error."""
     values = values.astype(np.float64)
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, float]:
-    """Quantization error CE(Ŵ)/CE(W) − 1 (section 2) from the losses of the same blocks [n], and
-    its standard error to first order: that of the mean of (qᵢ − r fᵢ) / mean(f), r the ratio."""
+    """Return the quantization error CE(Ŵ)/CE(W) − 1 (section 2) from losses of blocks [n].
+
+    Its standard error is, to first order, that of the mean of (qᵢ − r fᵢ) / mean(f), with the
+    ratio r."""
     full, quantized = full.astype(np.float64), quantized.astype(np.float64)
     ratio = quantized.mean() / full.mean()
     _, error = mean_and_error((quantized - ratio * full) / full.mean())
@@ -46,10 +47,10 @@ def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, f
 
 
 def degradation(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
-    """(Acc(W) − Acc(Ŵ)) / (1 − Acc(W)) of the mean accuracy over some tasks, from the outcomes in
-    full precision and quantized of each task's documents, [n] each, 1 where right; and its paired
-    standard error to first order. Without anything wrong in full precision it is not defined: nan.
-    """
+    """Return (Acc(W) − Acc(Ŵ)) / (1 − Acc(W)) of the mean accuracy over tasks, and its paired
+    standard error to first order; both are NaN if Acc(W) is 1.
+
+    A pair has the outcomes of a task's documents [n] in full precision and quantized."""
     full = float(np.mean([before.mean(dtype=np.float64) for before, _ in pairs]))
     quantized = float(np.mean([after.mean(dtype=np.float64) for _, after in pairs]))
     if full == 1:
@@ -62,39 +63,74 @@ def degradation(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, 
 
 
 def mean_over_tasks(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Unweighted mean of values of several tasks, each with its standard error, and the error of
-    the mean: tasks have documents of their own."""
+    """Return the mean of independent values with standard errors, and the mean's error."""
     values, errors = np.asarray(found, dtype=np.float64).T
     return float(values.mean()), float(np.sqrt((errors**2).sum()) / len(errors))
 
 
 def table(rows: Iterable[Row]) -> pd.DataFrame:
-    """Rows as a table with the schema's columns, in the schema's order."""
+    """Return rows as a table with the schema's columns and order."""
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return frame.astype(WHOLE | TEXT).sort_values(ORDER, kind="stable", ignore_index=True)
 
 
 def read(path: Path, types: Any = WHOLE | TEXT) -> pd.DataFrame:
-    """A table, of measurements unless told, exactly as it was; only what is empty is missing, so
-    that `null` and `0360` can be ids of checkpoints."""
+    """Read a table exactly; ids such as `null` and `0360` stay text."""
     return pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
 
 
 def in_full_precision(series: Series) -> Series:
-    """The series of the same trajectory that is not quantized."""
+    """Return the full-precision series of the same trajectory."""
     fp = names.FULL_PRECISION
     return replace(series, quantizer=fp, method=fp, bits=None, group_size=None)
 
 
 def join(series: Iterable[Series], inputs: Inputs) -> pd.DataFrame:
-    """The measurements of all series, from the inputs under their labels (`Series.label`); the
-    full-precision losses that a quantized series is paired with are among the inputs too."""
+    """Return the measurements of all series; `inputs` also has their full-precision series."""
     return table(row for one in series for row in _rows(one, inputs))
 
 
 def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
-    """Loss of every validation block, float32 [blocks], by checkpoint id."""
+    """Return the loss of every validation block, float32 [blocks], by checkpoint id."""
     return _arrays(series, names.LOSSES, inputs)
+
+
+def contributions(metric: names.Paired, series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
+    """Return the values of blocks whose mean is the metric, float64 [blocks], by checkpoint."""
+    found, losses = dict[str, np.ndarray](), block_losses(series, inputs)
+    before = losses if metric == names.LOSS else block_losses(in_full_precision(series), inputs)
+    for name, own in losses.items():
+        full, after = before[name].astype(np.float64), own.astype(np.float64)
+        found[name] = after if metric == names.LOSS else after - full
+        if metric == names.QUANTIZATION_ERROR:
+            # To first order, see `relative_increase`.
+            ratio = after.mean() / full.mean()
+            found[name] = (after - ratio * full) / full.mean() + ratio - 1
+    return found
+
+
+def errors_of_comparison(blocks: Mapping[Any, np.ndarray]) -> dict[Any, float]:
+    """Return standard errors of means over blocks [n], without variation that checkpoints share.
+
+    Equally many blocks are the same text. Each error is at most the mean's own standard error.
+
+    Source: Cousineau (2005), with the correction of Morey (2008), for designs within subjects. The
+    shared variation is a median, because errors in one figure may differ by orders of magnitude.
+    """
+    found: dict[Any, float] = {}
+    for size in dict.fromkeys(map(len, blocks.values())):
+        alike = {key: values for key, values in blocks.items() if len(values) == size}
+        table = np.stack([*alike.values()])
+        root = np.sqrt(size)
+        own = table.std(axis=1, ddof=1) / root
+        count, finite = len(table), np.isfinite(own)
+        if finite.sum() > 1:
+            # Levels differ more than blocks, so the median is taken of differences from the mean.
+            rest = table - table.mean(axis=1, keepdims=True)
+            rest = rest - np.median(rest[finite], axis=0)
+            own = np.fmin(own, rest.std(axis=1, ddof=1) / root * np.sqrt(count / (count - 1)))
+        found |= dict(zip(alike, own.tolist(), strict=True))
+    return found
 
 
 def _arrays(series: Series, file: str, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -105,20 +141,19 @@ def _arrays(series: Series, file: str, inputs: Inputs) -> dict[str, np.ndarray]:
 
 
 def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
-    """The manifests of what was measured of a series, one a shard."""
+    """Return the manifests of a series' measurements, one for each shard."""
     return inputs.get(series.label(names.MEASURED), ())
 
 
 def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
-    """Names of the tasks that a series is measured on, and whether they count in the mean; first
-    those that do."""
+    """Return for each task of a series whether it counts in the mean; these tasks come first."""
     found = {name for manifest in manifests_of(series, inputs) for name in manifest.facts["tasks"]}
     counts = {name: f"{names.BESIDE} {name}" not in inputs for name in sorted(found)}
     return dict(sorted(counts.items(), key=lambda each: not each[1]))
 
 
 def chances(inputs: Inputs) -> dict[str, float]:
-    """What guessing reaches on every task, and in the mean over those that count."""
+    """Return the chance accuracy of every task, and its mean over the tasks that count."""
     found = dict[str, float]()
     for label in sorted(inputs):
         for manifest in inputs[label] if label.startswith(f"{names.MEASURED} ") else ():
@@ -128,7 +163,7 @@ def chances(inputs: Inputs) -> dict[str, float]:
 
 
 def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]:
-    """Outcome of every document of a task, 1 where right, float32 [documents], by checkpoint id."""
+    """Return the outcomes of a task, 0 or 1, float32 [documents], by checkpoint id."""
     every = _arrays(series, names.OUTCOMES, inputs).items()
     return {key.split("/", 1)[1]: right for key, right in every if key.startswith(f"{task}/")}
 
@@ -144,7 +179,7 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
 
 
 def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Any]) -> Iterator[Row]:
-    """Values of checkpoints as rows that say what was measured."""
+    """Return values of checkpoints as rows of the table."""
     places: dict[str, Row] = {each.id: asdict(each) for each in Trajectory(manifests).checkpoints}
     digests = {id_: digest for each in manifests for id_, digest in each.facts["digests"].items()}
     for measured in found:
@@ -168,7 +203,7 @@ def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
 
 
 def _of_manifests(manifests: Sequence[Manifest]) -> Iterator[Row]:
-    """Mean over layers of the errors of every checkpoint; what a run's last blocks carry."""
+    """Return the mean errors over layers, and the loss that blocks carry."""
     for manifest in manifests:
         found = dict(manifest.facts.get("carried", {}))
         if names.LAYERS in manifest.files:
@@ -180,7 +215,7 @@ def _of_manifests(manifests: Sequence[Manifest]) -> Iterator[Row]:
 
 
 def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
-    """A value for every checkpoint, task and metric, and one for the mean over the tasks."""
+    """Return values by checkpoint, task and metric, and of the mean over tasks."""
     counted, fp = tasks(series, inputs), in_full_precision(series)
     full, right = ({task: outcomes(one, task, inputs) for task in counted} for one in (fp, series))
     inside = [task for task, counts in counted.items() if counts]

@@ -1,14 +1,13 @@
-"""Names in the files that rooms hand to each other: of files, of columns, and of metrics."""
+"""Names of files, columns and metrics that several rooms share."""
 
 from typing import Final, Literal
 
-# The quantizer, and the method, of weights that are not quantized.
-FULL_PRECISION = "fp"
+FULL_PRECISION = "fp"  # quantizer and method of full-precision weights
 
 LOSSES = "losses.safetensors"  # loss of every block, by checkpoint id
-LAYERS = "layers.csv"  # errors of every quantized layer of every checkpoint
+LAYERS = "layers.csv"  # errors of quantized layers, by checkpoint id
 OUTCOMES = "outcomes.safetensors"  # 0 or 1 for every document, by task and checkpoint id
-VALUES = "values.csv"  # of a probe: CHECKPOINT, METRIC, VALUE, ERROR
+VALUES = "values.csv"  # CHECKPOINT, METRIC, VALUE and ERROR of a probe
 MEASUREMENTS = "measurements.csv"
 
 # Columns of tables.
@@ -23,34 +22,33 @@ METRIC = "metric"
 VALUE = "value"
 ERROR = "stderr"
 
-# Metrics of losses: the loss itself, δ (nats), and the quantization error (section 2).
+# Metrics of losses: the loss, its increase δ (nats), and the quantization error (section 2).
 LOSS: Final = "loss"
 INCREASE: Final = "loss_increase"
 QUANTIZATION_ERROR: Final = "quantization_error"
 Paired = Literal["loss", "loss_increase", "quantization_error"]
-# Of the layers of quantized models.
+# Metrics of quantized layers.
 WEIGHT_ERROR: Final = "weight_mse"
 OUTPUT_ERROR: Final = "output_mse"
 OUTPUT_RELATIVE = "output_relative"
 LAYER_METRICS = (WEIGHT_ERROR, OUTPUT_ERROR)
-# Of the Hessian; the probes, each with the metrics it gives.
+# Metrics of the Hessian, and probes with the metrics that they measure.
 SHARPNESS: Final = "sharpness"
 TRACE: Final = "hessian_trace"
 EIGENVALUES: Final = "eigenvalues"
-EIGENVALUE = "eigenvalue_"  # one of them, with its rank from 01
+EIGENVALUE = "eigenvalue_"  # followed by its rank from 01
 PROBES = {"sharpness": (SHARPNESS, TRACE), "spectrum": (EIGENVALUES,)}
-# Of a run's last checkpoint: what its blocks carry of the loss (`measure.carried`).
+# Metrics of a run's last checkpoint (`measure.carried`).
 CARRIED = "carried"
 CARRIED_BY_ONE = "carried_by_one"
 GAIN = "gain"
 OF_BLOCKS = (CARRIED, CARRIED_BY_ONE, GAIN)
-# Of downstream tasks; the mean over them stands in the column of tasks too.
+# Metrics of downstream tasks. MEAN in the column of tasks is the mean over tasks.
 ACCURACY: Final = "accuracy"
 DEGRADATION: Final = "accuracy_degradation"
 TASK_METRICS = (ACCURACY, DEGRADATION)
 MEAN = "mean"
-# Kinds of inputs: what was measured of a series (`Series.label`), and with the name of a task that
-# does not count in the mean behind, that task.
+# Labels of inputs start with MEASURED (`Series.label`), or with BESIDE for a task outside the mean.
 MEASURED = "measure"
 BESIDE = "beside the mean"
 
@@ -62,5 +60,5 @@ Metric = Literal[OfRuns, "accuracy", "accuracy_degradation"]
 ErrorOrCurvature = Literal[
     "quantization_error", "loss_increase", "weight_mse", "output_mse", "sharpness", "hessian_trace"
 ]
-# Of quantized weights alone.
+# Metrics of quantized weights.
 QUANTIZED = frozenset({QUANTIZATION_ERROR, INCREASE, *LAYER_METRICS, DEGRADATION})

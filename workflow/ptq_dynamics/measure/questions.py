@@ -1,5 +1,4 @@
-"""Kinds of questions about a documented function or its docstring, a function each; which wrong
-choices stand beside the right one `tasks/made.py` decides."""
+"""Kinds of questions about a documented function; `tasks/made.py` adds wrong choices."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,11 +8,11 @@ from typing import Any
 
 from ptq_dynamics.measure.tasks import Metric
 
-Documented = Any  # corpus.functions.Documented, which imports more than planning needs
+Documented = Any  # corpus.functions.Documented, whose imports are slow
 
 WORD = re.compile(r"(?<= )[a-z]{2,}(?= )")
 LONG_WORD = re.compile(r"\b[a-z]{6,}\b")
-# "name : type", "name (type): ...", "name: ..." and ":param name: ..." of the usual styles.
+# "name : type", "name (type): ...", "name: ...", ":param name: ..." and ":type name: ...".
 NUMPY = re.compile(r"^(\*{0,2}\w+) ?: ([^\n]{2,60})\n {2,}(\S[^\n]*)", re.MULTILINE)
 GOOGLE = re.compile(r"^ +(\*{0,2}\w+) ?\((:?[^\n]{2,60}?)\):\s+(\S[^\n]*)", re.MULTILINE)
 BARE = re.compile(r"^ +(\*{0,2}\w+):\s+(\S[^\n]*)", re.MULTILINE)
@@ -24,8 +23,7 @@ CODE = (">>> ", "... ", "$ ", "@", "import ", "from ", "def ", "class ", "return
 
 @dataclass(frozen=True)
 class Question:
-    """A `text` with a right `answer`. Wrong answers are taken from questions of the same `group`;
-    with `opposite` kinds, from those of another."""
+    """A `text` with its `answer`; wrong answers come from questions of the same `group`."""
 
     text: str
     answer: str
@@ -34,10 +32,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Kind:
-    """What can be asked of a document, the `metric` (acc_norm where choices differ in length), what
-    stands `between` text and choice, and how many choices there are. `answers_first`: the text is
-    what follows, and choices are what it may follow, so that all are scored on the same tokens.
-    `opposite`: wrong answers are those of other groups."""
+    """A kind of question. Its metric is acc_norm if choices differ in length.
+
+    `between` separates text and choice. With `answers_first`, the choice precedes the text, so
+    that all choices are scored on the same tokens. With `opposite`, wrong answers come from other
+    groups."""
 
     ask: Callable[[Documented], Iterator[Question]]
     metric: Metric
@@ -48,14 +47,13 @@ class Kind:
 
 
 def signature(each: Documented) -> Iterator[Question]:
-    """A signature, and what its docstring says first."""
+    """Ask for the summary of a signature."""
     if each.signature is not None and each.summary is not None:
         yield Question(each.signature, each.summary)
 
 
 def next_line(each: Documented) -> Iterator[Question]:
-    """Lines of a document, and how the one that follows begins: its margin and its first word;
-    wrong ones are as long."""
+    """Ask for the indentation and the first word of the next line."""
     for above, line in _lines(each):
         margin = len(line) - len(line.lstrip())
         start = line[:margin] + line.split()[0]
@@ -63,46 +61,38 @@ def next_line(each: Documented) -> Iterator[Question]:
 
 
 def _lines(each: Documented) -> Iterator[tuple[str, str]]:
-    """Every line that follows one that is not empty, with all above it."""
+    """Yield pairs of consecutive nonempty lines: all text up to the first, and the second."""
     lines = each.document.split("\n")
     for at, (line, following) in enumerate(pairwise(lines), 1):
         if line.strip() and following.strip():
             yield "\n".join(lines[:at]), following.rstrip()
 
 
-def _found(each: Documented, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, re.Match[str]]]:
-    """Every match in a line, with all lines above and this line."""
-    lines = each.document.split("\n")
-    for at, line in enumerate(lines):
-        for found in pattern.finditer(line):
-            yield "".join(f"{above}\n" for above in lines[:at]), line, found
-
-
 def word(each: Documented) -> Iterator[Question]:
-    """A line up to one of its words, and this word; wrong ones are as long."""
-    for above, line, found in _found(each, WORD):
-        before = line[: found.start() - 1]
-        if before.strip():
-            yield Question(above + before, found[0], str(len(found[0])))
+    """Ask for a word after the start of its line."""
+    for found in WORD.finditer(each.document):
+        before = each.document[: found.start() - 1]
+        if before.rpartition("\n")[2].strip():
+            yield Question(before, found[0], str(len(found[0])))
 
 
 def ending(each: Documented) -> Iterator[Question]:
-    """A line up to the middle of a long word, and its other half; wrong ones are as long."""
-    for above, line, found in _found(each, LONG_WORD):
+    """Ask for the second half of a long word."""
+    for found in LONG_WORD.finditer(each.document):
         middle = found.start() + len(found[0]) // 2
-        rest = line[middle : found.end()]
-        yield Question(above + line[:middle], rest, str(len(rest)))
+        rest = each.document[middle : found.end()]
+        yield Question(each.document[:middle], rest, str(len(rest)))
 
 
 def first_sentence(each: Documented) -> Iterator[Question]:
-    """The paragraphs below the first sentence, and this sentence."""
+    """Ask for the first sentence above the other paragraphs."""
     first, _, rest = each.document.partition("\n\n")
     if each.summary is not None and first.strip() == each.summary and rest.strip():
         yield Question(rest.strip("\n"), each.summary)
 
 
 def parameter(each: Documented) -> Iterator[Question]:
-    """What is said of a parameter, and its name."""
+    """Ask for the name of a described parameter."""
     text = each.document
     for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text)):
         yield Question(f"{found[2]}: {found[3]}", found[1])
@@ -111,15 +101,14 @@ def parameter(each: Documented) -> Iterator[Question]:
 
 
 def type_(each: Documented) -> Iterator[Question]:
-    """A parameter, and its type."""
+    """Ask for the type of a parameter."""
     text = each.document
     for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text), *TYPE.finditer(text)):
         yield Question(found[1], found[2])
 
 
 def prose(each: Documented) -> Iterator[Question]:
-    """Lines of a document, and the one that follows, which is code or prose; the wrong one is of
-    the other sort."""
+    """Ask whether code or prose follows."""
     for above, line in _lines(each):
         sort = "code" if line.lstrip().startswith(CODE) else "prose"
         yield Question(above, line, sort)

@@ -1,4 +1,4 @@
-"""Settings of the stages that measure, and what a series of measurements is."""
+"""Settings of the stages that measure."""
 
 from dataclasses import dataclass
 from operator import not_
@@ -11,8 +11,8 @@ from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
 
 
 class Asked(Strict):
-    """A task by its name: its first `documents` (None: all), after `shots` examples, in `batch`
-    sequences of at most `context` tokens at once."""
+    """A task with its first `documents` (None: all), `shots` examples, `batch` sequences at once,
+    and at most `context` tokens in each."""
 
     task: str
     documents: int | None
@@ -22,12 +22,11 @@ class Asked(Strict):
 
 
 class MeasureSettings(Strict):
-    """Some checkpoints, in full precision or under a `quantizer` with its `calibration` set: their
-    loss on the first `blocks` validation blocks of `context` tokens, `batch` at once, and their
-    answers to some `tasks`. Of the last one, what its blocks carry is measured on the first
-    `carried` blocks, if any. With `keep`, quantized weights are written; with `skip`, matrices that
-    the quantizer does not take stay in full precision; with `layers`, errors of layers are
-    computed."""
+    """Checkpoints to measure in full precision or under a `quantizer` with its `calibration` set.
+
+    The loss is measured on `blocks` validation blocks of `context` tokens, `batch` at once, and
+    the part that weights carry on the first `carried` blocks. `keep` writes quantized weights,
+    `skip` leaves unsupported matrices in full precision, and `layers` computes errors of layers."""
 
     checkpoints: tuple[str, ...]
     context: int
@@ -44,8 +43,7 @@ class MeasureSettings(Strict):
 
 @dataclass(frozen=True)
 class Series:
-    """One trajectory at one seed under one quantizer (`fp`: full precision): what a query selects,
-    and the columns of its measurements. `method`, `bits` and `group_size` are the quantizer's."""
+    """One trajectory at one seed under one quantizer, as columns of the table of measurements."""
 
     trajectory: str
     seed: int | None
@@ -56,22 +54,20 @@ class Series:
     group_size: int | None
 
     def label(self, kind: str) -> str:
-        """Label of a job's inputs that hold one kind of its raw results: what was measured, or a
-        probe's name."""
+        """Return the label of inputs with raw results: `kind` is MEASURED or a probe."""
         return f"{kind} {self.trajectory} seed {self.seed} {self.quantizer}"
 
 
 @dataclass(frozen=True)
 class CollectSettings:
-    """All series of a scale."""
+    """The settings of the table with all series of a scale."""
 
     series: tuple[Series, ...]
 
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """Groups of quantizers with equal settings, by name, and the series of them all and of full
-    precision."""
+    """Groups of quantizers with equal settings, and all series to compare."""
 
     groups: tuple[tuple[str, ...], ...]
     series: tuple[Series, ...]

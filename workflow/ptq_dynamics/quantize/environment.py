@@ -1,8 +1,6 @@
 """Install the locked environment of a tool that cannot share the main one.
 
-A virtual environment cannot be moved, so each is made in its place beside the manifest, in a folder
-named by the digest of its lock file; the manifest says which is in use.
-"""
+A virtual environment cannot be moved, so it stays in a folder beside the manifest."""
 
 import hashlib
 import os
@@ -18,16 +16,15 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest, processes
 from ptq_dynamics.engine.context import Context
 
-# Hidden, so that its tens of thousands of files are no part of the manifest.
-FOLDER = ".venv-"
-WHOLE = ".installed"  # in an environment that was installed to its end
+FOLDER = ".venv-"  # hidden, so that the manifest does not list its files
+COMPLETE = ".installed"  # a file in an environment whose installation succeeded
 REPOSITORY = Path(__file__).resolve().parents[3]
 INSTALL = REPOSITORY / "envs/install.py"
 COMMENT = re.compile(r"^ *#.*\n", re.MULTILINE)
 
 
 class EnvironmentSettings(Strict):
-    """A virtual environment in `folder`, from the lock file `lock` with this `digest`."""
+    """The lock file `lock` with its `digest`, and the `folder` of the environment."""
 
     lock: str
     folder: str
@@ -35,17 +32,16 @@ class EnvironmentSettings(Strict):
 
 
 def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
-    """Make a virtual environment from the lock file, beside the manifest; the result's file lists
-    what is in it."""
+    """Install the environment, and list its packages in packages.txt."""
     lock, parent = REPOSITORY / context.settings.lock, Path(context.settings.folder)
     folder = parent / f"{FOLDER}{context.settings.digest[:16]}"
     python = str(folder / "bin/python")
     context.progress.say(f"installing {lock.name} (minutes, once)")
-    # One that is whole is that of the published result: it is mended where it lies.
-    if not (folder / WHOLE).exists():
+    # The published result may use a complete environment, so pip repairs it in place.
+    if not (folder / COMPLETE).exists():
         _call([sys.executable, "-m", "venv", "--clear", str(folder)], context)
     _call([python, str(INSTALL), str(lock)], context)
-    (folder / WHOLE).touch()
+    (folder / COMPLETE).touch()
     (context.out / "packages.txt").write_text(_call([python, "-m", "pip", "freeze"], context))
     for other in set(parent.glob(f"{FOLDER}*")) - {folder}:
         shutil.rmtree(other, ignore_errors=True)
@@ -53,7 +49,7 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
 
 
 def python(environment: manifest.Manifest) -> Path:
-    """The interpreter of an environment that this stage made; `Problem` when it is gone."""
+    """Return the interpreter of an installed environment; raise `Problem` if it is missing."""
     path = environment.folder / environment.facts["folder"] / "bin/python"
     if not path.exists():
         raise Problem(f"{path} is missing; remove {environment.path} and build again")
@@ -61,7 +57,7 @@ def python(environment: manifest.Manifest) -> Path:
 
 
 def digest(*locks: Path) -> str:
-    """Hex sha256 of lock files without comments."""
+    """Return the hex sha256 of lock files without their comments."""
     text = "".join(COMMENT.sub("", lock.read_text(encoding="utf-8")) for lock in locks)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -77,6 +73,6 @@ def _call(command: list[str], context: Context[Any]) -> str:
         reason = next((line for line in lines if line.startswith("ERROR")), (lines or ["?"])[-1])
         raise Problem(
             f"the environment of {context.name} ({context.settings.lock}) cannot be "
-            f"installed: {reason}; mend the lock file, or leave out its quantizers"
+            f"installed: {reason}; correct the lock file, or leave out its quantizers"
         )
     return done.stdout

@@ -1,5 +1,4 @@
-"""What weight quantizers share: rounding on the grid, llm-compressor's pass over a model, and the
-errors of layers."""
+"""Round weights to a grid, run llm-compressor, and compute errors of layers."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -12,19 +11,15 @@ from torch import Tensor, nn
 
 from ptq_dynamics.models import inputs_device, linear_layers
 
-# A deprecation in torch that llm-compressor cannot heed yet, once a process.
+# llm-compressor uses a deprecated function of torch, which would print a warning.
 logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
-
-# Bytes of gram matrices held at once: all of a model with 1e9 parameters, a part of a larger one's.
-GRAM_MEMORY = 8 << 30
 
 
 def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor, Tensor]:
-    """Codes (int8, [out, in]) and scales ([out, in / group_size]) of the nearest grid points.
+    """Return codes (int8, [out, in]) and scales ([out, in / group_size]) of the nearest points.
 
-    The symmetric grid of a group of columns has 2**bits levels from -2**(bits-1) to
-    2**(bits-1) - 1; the largest magnitude maps to half the number of its steps, (2**bits - 1) / 2,
-    as in llm-compressor.
+    Codes range from -2**(bits-1) to 2**(bits-1) - 1. As in llm-compressor, the largest magnitude
+    in a group maps to (2**bits - 1) / 2.
     """
     largest = weight.unflatten(1, (-1, group_size)).abs().amax(dim=2)
     step = largest / ((2**bits - 1) / 2)
@@ -35,14 +30,14 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
 
 
 def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
-    """Apply a recipe of llm-compressor to a model, quietly, in place, block by block."""
+    """Apply a recipe of llm-compressor to a model, in place and block by block."""
     from llmcompressor import oneshot, reset_session
     from loguru import logger
 
     for package in ("llmcompressor", "compressed_tensors"):
         logger.disable(package)
     reset_session()
-    # Nothing is tokenized, but without a processor oneshot looks for one in the checkpoint.
+    # Without a processor, oneshot would load a tokenizer from the checkpoint.
     options |= {"processor": object(), "pipeline": "sequential", "log_dir": None}
     blocks = [each for each in model.modules() if hasattr(each, "self_attn")]
     hooks = [each.register_forward_pre_hook(_masked, with_kwargs=True) for each in blocks]
@@ -52,8 +47,8 @@ def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
 
 
 def _masked(block: Any, inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Give a block its causal mask where llm-compressor 0.14 lost it while tracing: of models that
-    choose their mask function in a local variable, such as Mistral and Phi-3."""
+    """Pass a causal mask to a block if llm-compressor 0.14 lost it while tracing.
+    This concerns models that hold their mask function in a variable, such as Mistral and Phi-3."""
     from transformers import masking_utils
 
     if "attention_mask" not in options or options["attention_mask"] is not None:
@@ -70,13 +65,13 @@ def model_errors(
     weights: Mapping[str, Tensor],
     quantized: Mapping[str, Tensor],
     batches: Sequence[Tensor],
-    memory: int = GRAM_MEMORY,
+    memory: int = 8 << 30,
 ) -> dict[str, dict[str, float]]:
-    """Errors of every layer of a model whose weights and quantized weights are given, in passes
-    over the calibration set, int64 [batch, length] each, whose gram matrices take no more than
-    `memory` bytes (but at least one layer's)."""
-    layers = linear_layers(model)
-    errors = dict[str, dict[str, float]]()
+    """Return the errors of every layer of a model, from its weights and its quantized weights.
+
+    Each pass over the calibration set (int64 [batch, length]) collects gram matrices of at most
+    `memory` bytes, or of one layer."""
+    layers, errors = linear_layers(model), dict[str, dict[str, float]]()
     waiting = list(layers)
     while waiting:
         sizes = accumulate(4 * layers[name].in_features ** 2 for name in waiting)
@@ -90,8 +85,7 @@ def model_errors(
 def _grams(
     model: nn.Module, layers: Mapping[str, nn.Module], batches: Sequence[Tensor]
 ) -> dict[str, Tensor]:
-    """Mean over calibration tokens of x xᵀ for the input x of some layers, float32 [in, in]; the
-    inputs are those of the full-precision model."""
+    """Return the mean of x xᵀ over the inputs x of each layer, float32 [in, in]."""
     sums: dict[str, Tensor] = {}
 
     def add(name: str, _module: nn.Module, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
@@ -112,9 +106,8 @@ def _grams(
 
 
 def _error(weight: Tensor, quantized: Tensor, gram: Tensor) -> dict[str, float]:
-    """Mean squared errors of a layer: of its weights, from ‖W−Ŵ‖², and of its outputs on the
-    calibration set without their bias, from tr((W−Ŵ) G (W−Ŵ)ᵀ), with the G of `_grams`; and both as
-    a share of the mean squares of weights and outputs themselves."""
+    """Return mean squared errors of a layer's weights and outputs, absolute and relative.
+    The errors are ‖W−Ŵ‖² and tr((W−Ŵ) G (W−Ŵ)ᵀ) per element, with the G of `_grams`."""
     difference = weight - quantized
     in_weights = difference.square().sum()
     in_outputs, energy = (((each @ gram) * each).sum() for each in (difference, weight))

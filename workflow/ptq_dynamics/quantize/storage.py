@@ -1,4 +1,4 @@
-"""Quantized checkpoints, and folders that hold each layer in as many bits as it has."""
+"""Write quantized checkpoints with packed layers."""
 
 import json
 import shutil
@@ -25,14 +25,13 @@ from ptq_dynamics.quantize.methods import Quantized
 from ptq_dynamics.train.weights import Weights
 
 INDEX = "model.safetensors.index.json"
-# Files of these models name the layers of experts otherwise than transformers does.
+# The files of these models use other names for layers of experts than transformers does.
 MIXTRAL = ("mixtral", "minimax", "minimax_m2")
 NAMES = {"mlp.": "block_sparse_moe.", "gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 
 
 class OnDemand(UserDict[str, Any]):
-    """Weights by layer, [out, in], read or dequantized when they are asked for: all at once would
-    be a second model in memory."""
+    """Weights by layer, [out, in], each read or dequantized on access to save memory."""
 
     def __init__(self, layers: Mapping[str, Any], make: Callable[[Any], Tensor]) -> None:
         super().__init__(layers)
@@ -43,8 +42,8 @@ class OnDemand(UserDict[str, Any]):
 
 
 def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
-    """The weights of a checkpoint's quantized layers on `models.device()`, from its files: where a
-    model is spread, not all that it has are in memory."""
+    """Return the weights of a checkpoint's linear layers, read from its files on access.
+    A model that is spread over devices may not have all weights in memory."""
     files, layers = Weights(folder), models.linear_layers(model)
     kind = packed.config(folder)["model_type"]
 
@@ -62,9 +61,8 @@ def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
 def on_grids(
     grids: Mapping[str, Grid], others: Mapping[str, Tensor] = {}, scaling: Mapping[str, Tensor] = {}
 ) -> Quantized:
-    """A model with layers on integer grids. `others` are parameters that were changed with them;
-    `scaling` is what `packed.unscaled` needs to take that back. Where groups are not of
-    neighbouring columns, it is saved as GPTQ's own."""
+    """Return a model with layers on integer grids, `others` as its other changed parameters, and
+    `scaling` as `packed.unscaled` needs it."""
 
     def weight(name: str) -> Tensor:
         found = grids[name].weight()
@@ -79,8 +77,7 @@ def on_grids(
 
 
 def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict[str, Any]:
-    """An integer grid for the weights of some layers in the words of compressed-tensors; the scale
-    is from the smallest and largest weight of a group."""
+    """Return the configuration of compressed-tensors for the integer grid of some layers."""
     weights = {"num_bits": bits, "type": "int", "symmetric": symmetric, "strategy": "group"}
     weights |= {"group_size": size, "observer": "memoryless_minmax"}
     return {"blocks": {"targets": list(layers), "weights": weights}}
@@ -88,29 +85,29 @@ def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict
 
 @contextmanager
 def quietly(context: Context[Any]) -> Iterator[None]:
-    """Models may be spread meanwhile, and what libraries print (bars) goes to the job's log."""
+    """Allow models to be spread over devices, and redirect stderr to the job's log."""
     offloading = models.offloading(context.scratch, context.device_map)
     with offloading, redirect_stderr(context.progress.log or sys.stderr):
         yield
 
 
 def grid_of(name: str, layer: Any, on_grid: Tensor) -> Grid:
-    """The grid that llm-compressor has put a layer on, and where its weights lie there; `Problem`
-    when it does not hold the weights `on_grid` to the bit."""
+    """Return the grid of a layer that llm-compressor quantized.
+    Raise `Problem` if the grid does not represent the weights `on_grid` exactly."""
     scheme = layer.quantization_scheme.weights
     weight, scales, zeros = layer.weight.data, layer.weight_scale.data, layer.weight_zero_point.data
     codes = quantize(weight, scales, zeros, scheme, torch.int8)
     grid = Grid(scheme.num_bits, codes, scales, None if scheme.symmetric else zeros)
     if not torch.equal(grid.weight(), on_grid):
-        raise Problem(f"the weights of {name} are not on the grid that their library names")
+        raise Problem(f"the weights of {name} are not on the grid that llm-compressor reports")
     return grid
 
 
 def _save(
     source: Path, target: Path, grids: Mapping[str, Grid], others: Mapping[str, Tensor]
 ) -> None:
-    """Copy a checkpoint with packed layers and other values of some parameters. It is loaded in the
-    widest of its dtypes, and those of its unpacked layers."""
+    """Copy a checkpoint with packed layers and other values of some parameters.
+    The dtype in its config.json is the widest of its parameters and scales."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
     about, one = packed.config(source), next(iter(grids.values()))
     ordered = all(grid.columns is None for grid in grids.values())
@@ -119,12 +116,12 @@ def _save(
     for name, grid in grids.items():
         layer = _saved(name, about["model_type"])
         entries[f"{layer}.weight"] = {f"{layer}.{key}": part for key, part in pack(grid).items()}
-    # File by file, so that a large model is never in memory as a whole.
+    # A large model does not fit in memory, so this loop holds one file at a time.
     places, found = dict[str, str](), {grid.scales.dtype for grid in grids.values()}
     for file in sorted(source.glob("model*.safetensors")):
         tensors = load_file(file)
         floating = {name: each.dtype for name, each in tensors.items() if each.is_floating_point()}
-        # Buffers of older checkpoints are in float32.
+        # Buffers of older checkpoints are float32 and do not count.
         found |= {each for name, each in floating.items() if name.endswith((".weight", ".bias"))}
         for name in entries.keys() & tensors.keys():
             del tensors[name]
@@ -138,13 +135,12 @@ def _save(
         index = {"metadata": {"total_size": size}, "weight_map": places}
         (target / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
     about["dtype"] = str(reduce(torch.promote_types, found)).removeprefix("torch.")
-    settings = _compressed_config(one, list(grids)) if ordered else _gptq_config(one)
-    about["quantization_config"] = settings
+    about["quantization_config"] = _config(one, ordered, grids)
     (target / CONFIG).write_text(json.dumps(about, indent=2, sort_keys=True) + "\n")
 
 
 def _saved(name: str, model_type: str) -> str:
-    """The name of a layer in the files of a checkpoint."""
+    """Return the name of a layer in the files of a checkpoint."""
     if model_type in MIXTRAL and ".mlp.experts." in name:
         for ours, theirs in NAMES.items():
             name = name.replace(ours, theirs)
@@ -153,8 +149,8 @@ def _saved(name: str, model_type: str) -> str:
 
 def _unknown(folder: Path, name: str) -> Problem:
     return Problem(
-        f"{folder} has no {name}; its files name layers otherwise than transformers does, so that "
-        "they cannot be quantized here"
+        f"{folder} has no {name}; its files use other names for layers than transformers does, so "
+        "it cannot be quantized; leave it out"
     )
 
 
@@ -173,19 +169,9 @@ def _compressed_layer(grid: Grid) -> dict[str, Tensor]:
     return parts
 
 
-def _compressed_config(grid: Grid, layers: list[str]) -> dict[str, Any]:
-    return {
-        "quant_method": COMPRESSED,
-        "format": "pack-quantized",
-        "quantization_status": "compressed",
-        "config_groups": groups(grid.bits, grid.zeros is None, grid.group_size, layers),
-    }
-
-
 def _gptq_layer(grid: Grid) -> dict[str, Tensor]:
-    # Two's complement makes the words of both formats the same.
     zeros = torch.zeros_like(grid.scales, dtype=torch.int8) if grid.zeros is None else grid.zeros
-    # GPTQModel's scales are float16, whatever the dtype they are kept in.
+    # Scales of GPTQModel are float16 values.
     halves = grid.scales.half()
     scales = halves if torch.equal(halves.to(grid.scales), grid.scales) else grid.scales
     return {
@@ -196,14 +182,19 @@ def _gptq_layer(grid: Grid) -> dict[str, Tensor]:
     }
 
 
-def _gptq_config(grid: Grid) -> dict[str, Any]:
-    return {
+def _config(grid: Grid, ordered: bool, layers: Iterable[str]) -> dict[str, Any]:
+    symmetric = grid.zeros is None
+    if ordered:
+        return {
+            "quant_method": COMPRESSED,
+            "format": "pack-quantized",
+            "quantization_status": "compressed",
+            "config_groups": groups(grid.bits, symmetric, grid.group_size, layers),
+        }
+    form: dict[str, Any] = {
         "quant_method": GPTQ,
         "checkpoint_format": "gptq_v2",
-        "bits": grid.bits,
-        "group_size": grid.group_size,
-        "desc_act": True,
-        "sym": grid.zeros is None,
-        "lm_head": False,
         "pack_dtype": "int32",
     }
+    form |= {"bits": grid.bits, "group_size": grid.group_size}
+    return form | {"desc_act": True, "sym": symmetric, "lm_head": False}

@@ -1,1 +1,1 @@
-"""The layouts: one module each, found by standing here (see `figures.layout`)."""
+"""The layouts, one module each (see `figures.layout`)."""

@@ -1,5 +1,4 @@
-"""Losses of quantized weights, or their increase, against those in full precision, of averages and
-what is in them."""
+"""Losses of quantized averages and their ingredients against losses in full precision."""
 
 from itertools import product
 from typing import Any, Literal
@@ -7,15 +6,12 @@ from typing import Any, Literal
 from ptq_dynamics.figures.layout import BEFORE, Layout, Some
 from ptq_dynamics.measure.names import LOSS
 
-# Of the points of a group, counted from the lowest loss, those that are in the panel at least, of
-# losses fewer, as their curves lie close to each other; and how far it goes beyond the first point
-# of the curve that comes in last, as a share of its width.
+# A panel shows at least these shares of points with the lowest losses, and extends by a margin.
 SHOWN, SHOWN_OF_LOSSES, BEYOND = 0.6, 0.25, 0.05
 
 
 class Averages(Layout):
-    """A panel for every metric, quantizer and group of curves, of losses with the line of equal
-    ones."""
+    """A panel for every metric, quantizer and group of curves."""
 
     grouped = True
     layout: Literal["averages"]

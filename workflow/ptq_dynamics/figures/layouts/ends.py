@@ -1,4 +1,4 @@
-"""Metrics of the last checkpoints against the tokens up to there, a line a curve."""
+"""Metrics of the last checkpoints of runs against their tokens."""
 
 from itertools import product
 from typing import Any, Literal
@@ -7,7 +7,7 @@ from ptq_dynamics.figures.layout import Evaluations, Layout
 
 
 class Ends(Layout):
-    """A panel for every metric and quantizer, in a row for every group of curves."""
+    """A panel for every metric and quantizer, and a row for every group of curves."""
 
     grouped = True
     layout: Literal["ends"]
@@ -15,15 +15,13 @@ class Ends(Layout):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        from ptq_dynamics.figures.curves import last_of
-
         data, groups = sheet.data, sheet.data.groups
         wanted = list(data.wanted())
         for group, (metric, quantizer) in product(groups, wanted):
-            points = last_of(data.points(metric, quantizer))
+            points = data.last_of(data.points(metric, quantizer))
             points = points.assign(segment=points.curve, curve=points.curve.map(groups[group]))
             title = f"{group}\n{{}}".lstrip()
-            # One range of losses compares the groups.
+            # Panels of losses share a vertical scale, to compare groups.
             form = {"alike": "" if quantizer else metric, "tokens_x": True, "log_x": True}
             panel = data.panel(metric, quantizer, "Budget (tokens)", title, **form)
             sheet.add(panel, points.dropna(subset="curve").sort_values(["curve", "x"]))

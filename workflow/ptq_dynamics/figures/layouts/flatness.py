@@ -8,13 +8,12 @@ from pydantic import model_validator
 from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.measure.names import LOSS, PROBES, STEP, VALUE, ErrorOrCurvature
 
-LEAST = 5  # points of a correlation
+LEAST = 5  # points for a correlation
 
 
 class Flatness(Layout):
-    """A row for every metric of quantized weights and quantizer, a column for every metric of
-    curvature, a point a checkpoint; runs are lines. Weights that lie on two trajectories, where one
-    branches from the other, count once."""
+    """A row for every quantized metric and quantizer, a column for every metric of curvature.
+    Points are checkpoints; one at the start of a branch counts once."""
 
     layout: Literal["flatness"]
     quantizers: Some[str]
@@ -23,12 +22,11 @@ class Flatness(Layout):
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:
         if not {*self.metrics} & {*PROBES["sharpness"]}:
-            raise ValueError(f"metrics has none of curvature: {', '.join(PROBES['sharpness'])}")
+            raise ValueError(f"metrics needs one of curvature: {', '.join(PROBES['sharpness'])}")
         return self
 
     def draw(self, sheet: Any) -> Any:
-        """Draw the figure. In titles is Spearman's ρ of all points, and given their loss in full
-        precision."""
+        """Draw the figure, with rank correlations in titles."""
         data, wanted = sheet.data, list(sheet.data.wanted())
         rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
         columns = [metric for metric, quantizer in wanted if not quantizer]
@@ -43,8 +41,7 @@ class Flatness(Layout):
 
 
 def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
-    """A metric against another one in full precision, a point a checkpoint and seed, with its loss
-    in full precision: weights that lie on several trajectories once, with the first."""
+    """Return points of a metric against another in full precision, one per checkpoint and seed."""
     import pandas as pd
 
     from ptq_dynamics.figures.curves import POINT, band
@@ -71,8 +68,8 @@ def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
 
 
 def correlate(table: Any) -> dict[str, float]:
-    """Spearman's ρ of columns x and y, and the partial one given the loss; none of too few points.
-    Points of one run depend on each other, so that no interval is given."""
+    """Return Spearman's ρ of columns x and y, and the partial one given the loss, if there are
+    enough points. Points of one run are dependent, so there is no interval."""
     if len(table) < LEAST:
         return {}
     rho = table[["x", "y", LOSS]].corr("spearman").to_numpy()

@@ -1,4 +1,4 @@
-"""What the error follows: the loss in full precision, or the learning rate."""
+"""Errors against the loss in full precision and against the learning rate."""
 
 from typing import Any, Literal
 
@@ -8,23 +8,22 @@ from ptq_dynamics.figures.layout import BEFORE, Layout, Some
 
 AXES = {"loss": BEFORE, "rate": "Learning rate"}
 CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
-LEAST = 5  # points of a correlation
+LEAST = 5  # points for a correlation
 
 
 class Onset(Layout):
-    """The error under every quantizer against tokens, against the loss in full precision, and
-    against the learning rate, with how much of its variance each of the latter two describes."""
+    """Panels of the error under every quantizer against tokens, loss and learning rate."""
 
     layout: Literal["onset"]
     quantizers: Some[str]
     metrics: tuple[Literal["quantization_error"], Literal["loss"]]
 
     def check(self, place: str, timeline: Any) -> None:
-        """Averages have no learning rate."""
+        """Raise `Problem` for averages, which have no learning rate."""
         self.no_averages(place, timeline, "the learning rate")
 
     def draw(self, sheet: Any) -> Any:
-        """Draw the figure. Below its caption is what `described` gives, in a sentence."""
+        """Draw the figure; a note has the shares of variance from `described`."""
         data, (error, _), said = sheet.data, self.metrics, list[str]()
         for quantizer in data.quantizers:
             sheet.add(data.over_tokens(error, quantizer), data.points(error, quantizer))
@@ -44,7 +43,7 @@ class Onset(Layout):
 
 
 def described(loss: np.ndarray, rate: np.ndarray, error: np.ndarray) -> dict[str, float] | None:
-    """Squared correlations of the error [n] with loss and rate [n]; None of too few points."""
+    """Return squared correlations of the error [n] with loss and rate, or None."""
     if len(error) < LEAST or not (np.ptp(loss) and np.ptp(rate) and np.ptp(error)):
         return None
     found = np.corrcoef([loss, rate, error])[2, :2] ** 2

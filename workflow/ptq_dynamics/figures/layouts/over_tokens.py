@@ -1,4 +1,4 @@
-"""Every metric along runs, against tokens: a panel for each quantizer or one in full precision."""
+"""Metrics along runs against tokens."""
 
 from typing import Any, Literal
 
@@ -10,16 +10,16 @@ from ptq_dynamics.measure.names import EIGENVALUES, LOSS, OfRuns
 from ptq_dynamics.train.settings import TRAINING
 
 WAY = "Share of the end's weights"
-# Points, of lines that may lie on each other.
-WIDEST, NARROWEST = 3.2, 0.8
+WIDEST, NARROWEST = 3.2, 0.8  # widths in points of lines that may overlap
 
 
 class OverTokensOptions(Strict):
-    """`quantized_losses`: the loss under every quantizer too, `within` the panel of that in full
-    precision, or in panels `beside` it; `means`: under quantizers the ends of runs, and trunks'
-    means between branches, before all else; `log`: logarithmic vertical axes; `share`: against the
-    share of the way along a line between checkpoints; `words`: errors before and after the decay
-    below the caption."""
+    """Options of `over_tokens`.
+
+    `quantized_losses`: show losses `within` the panel of the full-precision loss or `beside` it.
+    `means`: emphasize ends, and the means of trunks between branches. `log`: logarithmic vertical
+    axes. `share`: the share of the way between two checkpoints instead of tokens. `words`: describe
+    the error in a note."""
 
     quantized_losses: Literal["none", "within", "beside"] = "none"
     means: bool = False
@@ -29,15 +29,15 @@ class OverTokensOptions(Strict):
 
 
 class OverTokens(Layout):
-    """A panel for every metric and quantizer; eigenvalues are those at the end, by rank. Dotted:
-    the learning rate."""
+    """A panel for every metric and quantizer, with the learning rate as a dotted line.
+    Eigenvalues are those of the last checkpoint, by rank."""
 
     layout: Literal["over_tokens"]
     metrics: Some[Literal[OfRuns, "accuracy"]]
     options: OverTokensOptions = OverTokensOptions()
 
     def check(self, place: str, timeline: Any) -> None:
-        """Averages have no training curve."""
+        """Raise `Problem` for averages, which have no training curve."""
         for metric in self.metrics:
             if metric in TRAINING:
                 self.no_averages(f"{place}.metrics", timeline, metric)
@@ -46,14 +46,17 @@ class OverTokens(Layout):
         """Draw the figure."""
         data, options = sheet.data, self.options
         wanted = list(data.wanted(quantized_losses=options.quantized_losses == "beside"))
-        # The same metric in all panels: one scale compares them.
+        # Panels of one metric share a vertical scale.
         alike = wanted[0][0] if len({metric for metric, _ in wanted}) == 1 else ""
         labels, form = data.labels, {"alike": alike, **({"log_y": True} if options.log else {})}
         for metric, quantizer in wanted:
             if metric == EIGENVALUES:
                 sheet.add(data.panel(metric, quantizer, "Rank", **form), _ranks(data))
             elif options.share:
-                sheet.add(data.panel(metric, quantizer, WAY, **form), _way(data, metric, quantizer))
+                table = data.select(metric, quantizer)
+                way = table.step / table.groupby(names.TRAJECTORY).step.transform("max")
+                points = data.along(table.assign(way=way), "way")
+                sheet.add(data.panel(metric, quantizer, WAY, **form), points)
             elif metric == LOSS and options.quantized_losses == "within":
                 widths, parts = _all_losses(data)
                 labels = [*widths]
@@ -68,9 +71,8 @@ class OverTokens(Layout):
 
 
 def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:
-    """The loss in full precision and under every quantizer: widths of lines by curve, and points.
-    With ever fewer bits lines are narrower, and above those with more, as they may differ by less
-    than a line is wide."""
+    """Return line widths by curve and points of losses in full precision and under quantizers.
+    Lines with fewer bits are narrower, because losses may differ by less than a line width."""
     widths, parts = dict.fromkeys(data.labels, WIDEST), [data.points(LOSS, None)]
     ordered = sorted(data.quantizers.values(), key=lambda shown: -shown.bits)
     for number, shown in enumerate(ordered, start=1):
@@ -82,23 +84,16 @@ def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:
     return widths, parts
 
 
-def _way(data: Any, metric: str, quantizer: str | None) -> Any:
-    """A metric of checkpoints on a line, by how far along it they are."""
-    table = data.select(metric, quantizer)
-    share = table.step / table.groupby(names.TRAJECTORY).step.transform("max")
-    return data.along(table.assign(share=share), "share")
-
-
 def _ranks(data: Any) -> Any:
-    """Magnitudes of the leading eigenvalues by rank, at every trajectory's last checkpoint."""
+    """Return magnitudes of eigenvalues against rank, at every trajectory's last checkpoint."""
     import pandas as pd
 
-    from ptq_dynamics.figures.curves import last_of, over_seeds
+    from ptq_dynamics.figures.curves import over_seeds
 
     parts = []
     ranked = sorted(name for name in {*data.table.metric} if name.startswith(names.EIGENVALUE))
     for rank, name in enumerate(ranked, start=1):
         rows = data.rows(name, None)
         rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), names.CHECKPOINT)
-        parts.append(last_of(data.along(rows, "rank")))
+        parts.append(data.last_of(data.along(rows, "rank")))
     return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")

@@ -1,4 +1,4 @@
-"""Errors along runs, against tokens, and losses and errors against the loss in full precision."""
+"""Errors of runs against tokens, and errors and losses against the loss in full precision."""
 
 from itertools import product
 from typing import Any, Literal, Self
@@ -11,16 +11,16 @@ from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
 
 
 class ParametricOptions(Strict):
-    """`losses_of`: quantizers under which the loss is drawn; all of the figure's unless stated."""
+    """`losses_of`: quantizers with panels of losses (default: all)."""
 
     losses_of: Some[str] | None = None
 
 
 class Parametric(Layout):
-    """First every metric but the loss under the first quantizer, against tokens; then the loss of
-    quantized weights against that in full precision, a panel a quantizer, in the range of losses
-    that all curves come to. Below it the same of the other quantizers, and of the quantization
-    error. Dotted: the learning rate."""
+    """Metrics under the first quantizer against tokens, then quantized losses against the loss in
+    full precision; in the next row the other quantizers, then quantization errors.
+
+    The learning rate is a dotted line."""
 
     layout: Literal["parametric"]
     quantizers: Some[str]
@@ -31,7 +31,7 @@ class Parametric(Layout):
     def _knows_quantizers(self) -> Self:
         unknown = {*(self.options.losses_of or ())} - {*self.quantizers}
         if unknown:
-            raise ValueError(f"options.losses_of: {min(unknown)!r} is none of its quantizers")
+            raise ValueError(f"options.losses_of: {min(unknown)!r} is not one of quantizers")
         return self
 
     def draw(self, sheet: Any) -> Any:
@@ -43,7 +43,7 @@ class Parametric(Layout):
         for shown, title in ((LOSS, "FP to {}"), (QUANTIZATION_ERROR, "{} vs. loss")):
             for quantizer in self.options.losses_of or self.quantizers:
                 points = data.against_loss(shown, quantizer)
-                # Below it, every curve has its lowest quarter of points.
+                # Every curve has a quarter of its points in the panel.
                 zoom = float(points.groupby("curve").x.quantile(0.25).max())
                 # Losses may differ by less than a marker.
                 form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": shown == LOSS}

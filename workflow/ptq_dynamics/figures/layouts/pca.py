@@ -1,9 +1,8 @@
-"""Where the checkpoints of trajectories lie in their first two principal components."""
+"""Checkpoints of trajectories in their first two principal components."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from ptq_dynamics.base.problem import Problem
@@ -16,7 +15,7 @@ ARROW = "-|>,head_length=0.8,head_width=0.35"
 
 
 class Pca(Layout):
-    """The first two of `components` principal components, a line a trajectory and seed."""
+    """The first two of `components` principal components, with a line per trajectory and seed."""
 
     layout: Literal["pca"]
     quantizers: tuple[()] = ()
@@ -24,7 +23,7 @@ class Pca(Layout):
     components: Annotated[int, Field(ge=2)]
 
     def check(self, place: str, timeline: Any) -> None:
-        """Its trajectories are of one model."""
+        """Raise `Problem` if the trajectories have different models."""
         models = dict[tuple[object, ...], str]()
         for name in self.trajectories:
             shape = timeline.trajectories[name].model_shape(timeline)
@@ -32,10 +31,12 @@ class Pca(Layout):
             models.setdefault((shape.model.weights, text), name)
         if len(models) > 1:
             several = ", ".join(sorted(models.values()))
-            raise Problem(f"{place}.curves has trajectories of several models ({several})")
+            raise Problem(
+                f"{place}.curves has trajectories of several models ({several}); keep one"
+            )
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
-        """The principal components of all its trajectories."""
+        """Return the manifest of the principal components."""
         return {"components": [planner.components(name, self).manifest]}
 
     def draw(self, sheet: Any) -> Any:
@@ -58,24 +59,20 @@ class Pca(Layout):
 
 
 def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
+    from ptq_dynamics.figures.panels import mark_end
+
     for _, part in table.groupby(["curve", "segment"], sort=False):
-        label = part.curve.iloc[0]
+        label, path = part.curve.iloc[0], part[["x", "y"]].to_numpy()
         line = styles[label]
         look: dict[str, Any] = {"color": line.color, "linestyle": line.dash, "label": label}
         ax.plot(part.x, part.y, marker=line.marker, markersize=1.6, **look)
-        _show_direction(ax, part[["x", "y"]].to_numpy(), line)
+        start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}
+        ax.scatter(*path[:1].T, facecolors="white", edgecolors=line.color, linewidths=0.8, **start)
+        mark_end(ax, path[-1:], line)
+        if len(path) > 1:
+            # An arrow in the middle shows the direction.
+            before, tip = path[len(path) // 2 - 1 :][:2]
+            arrow = {"arrowstyle": ARROW, "facecolor": line.color, "edgecolor": "black"}
+            arrow |= {"linewidth": 0.5, "mutation_scale": 8, "shrinkA": 0, "shrinkB": 0}
+            ax.annotate("", xy=tip, xytext=tip + 0.1 * (before - tip), arrowprops=arrow, zorder=5)
     ax.set(xlabel=panel.x, ylabel=panel.y)
-
-
-def _show_direction(ax: Any, path: np.ndarray, line: Any) -> None:
-    """Mark start and end of a path [n, 2], and the way to the point in its middle by an arrow."""
-    from ptq_dynamics.figures.panels import mark_end
-
-    start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}
-    ax.scatter(*path[:1].T, facecolors="white", edgecolors=line.color, linewidths=0.8, **start)
-    mark_end(ax, path[-1:], line)
-    if len(path) > 1:
-        before, tip = path[len(path) // 2 - 1 :][:2]
-        look = {"arrowstyle": ARROW, "facecolor": line.color, "edgecolor": "black"}
-        look |= {"linewidth": 0.5, "mutation_scale": 8, "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", xy=tip, xytext=tip + 0.1 * (before - tip), arrowprops=look, zorder=5)

@@ -1,5 +1,4 @@
-"""Metrics along the stages that one model went through, each with a stretch of the horizontal
-axis."""
+"""Metrics along the training stages of one model, each in its part of the horizontal axis."""
 
 from typing import Any, Literal
 
@@ -10,23 +9,22 @@ from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.figures.settings import QUANTIZED, Panel
 from ptq_dynamics.measure import names
 
-# A stage has the width of one, and a longer one that of as many as hold its points so near.
+# A stage is one unit wide for each `POINTS` points, at least 1 and at most `WIDEST`.
 POINTS, WIDEST = 4, 3.0
 ALONG = "Checkpoints, stage by stage"
 LIGHT: dict[str, Any] = {"color": "0.75", "linewidth": 0.8}
 
 
 class StagesOptions(Strict):
-    """`ends`: the last checkpoint of every trajectory alone; `tasks`: a panel for the mean over
-    tasks, or for each of them and the mean."""
+    """`ends`: only last checkpoints; `tasks`: panels of the mean over tasks, or of each task."""
 
     ends: bool = False
     tasks: Literal["mean", "each"] = "mean"
 
 
 class Stages(Layout):
-    """A panel for every metric, quantizer and task; curves are the stages. Light: what chance
-    gives; of a degradation, what chance alone would have lost of the mean accuracy."""
+    """A panel for every metric, quantizer and task; curves are the stages.
+    A light line shows the accuracy of chance, or the degradation of a model that guesses."""
 
     layout: Literal["stages"]
     metrics: Some[Literal[names.Paired, "accuracy", "accuracy_degradation"]]
@@ -58,7 +56,7 @@ class Stages(Layout):
         return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel, more=guessed)
 
     def _points(self, data: Any, table: Any) -> Any:
-        """The points of every stage in their order, one after the other from left to right."""
+        """Return the points of every stage, from left to right."""
         import pandas as pd
 
         from ptq_dynamics.figures.curves import band
@@ -76,7 +74,7 @@ class Stages(Layout):
 
 
 def _by_chance(data: Any, points: Any, metric: str, chance: float) -> Any:
-    """What a model that guesses has, or has lost of the mean accuracy over all points."""
+    """Return the level of a model that guesses: its accuracy, or its degradation."""
     import pandas as pd
 
     if metric != names.ACCURACY:
@@ -84,7 +82,7 @@ def _by_chance(data: Any, points: Any, metric: str, chance: float) -> Any:
         before = data.select(names.ACCURACY, None).set_index(key)[names.VALUE].astype(float)
         places = pd.MultiIndex.from_frame(points[["segment", names.CHECKPOINT, names.TASK]])
         mean = before.reindex(places).mean()
-        # Without anything wrong in full precision there is no degradation.
+        # The degradation is undefined for a mean accuracy of 1.
         chance = (mean - chance) / (1 - mean) if mean < 1 else np.nan
     return points.assign(axis="level", metric="chance", y=chance, low=np.nan, high=np.nan)
 
@@ -106,7 +104,7 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
     ax.set_xlim(0, end)
     if panel.y == QUANTIZED[names.DEGRADATION][1]:
         ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
-        # What chance gives may lie far from the points, which set the vertical axis.
+        # The level of chance may be far from the points, so only points set the vertical axis.
         low, high = points.low.fillna(points.y).min(), points.high.fillna(points.y).max()
         room = 0.05 * ((max(0, high) - min(0, low)) or 1)
         ax.set_ylim(min(0, low) - room, max(0, high) + room)
@@ -115,5 +113,4 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
 
 
 def _width(part: Any) -> float:
-    # Of a stage on the horizontal axis.
     return min(WIDEST, max(1.0, len(part) / POINTS))

@@ -1,4 +1,4 @@
-"""Averages at the end of a run by how far back they reach."""
+"""Averages at the end of a run against their mean age."""
 
 from typing import Any, Literal
 
@@ -10,14 +10,13 @@ AGE = "Mean age (tokens)"  # the horizontal axis
 
 
 class Windows(Layout):
-    """Averages, a point each, against the mean age of what is in them; of other trajectories the
-    end is a level to compare with."""
+    """Averages against the mean age of their checkpoints; ends of other runs are levels."""
 
     layout: Literal["windows"]
     metrics: Evaluations
 
     def ages(self, timeline: Any) -> Ages:
-        """Of all averages at the end of a run."""
+        """Return the ages of all averages at the end of a run."""
         found = []
         for name in self.trajectories:
             average = timeline.trajectories[name]
@@ -31,17 +30,15 @@ class Windows(Layout):
         """Draw the figure."""
         import pandas as pd
 
-        from ptq_dynamics.figures.curves import last_of
-
         data, key = sheet.data, [TRAJECTORY, CHECKPOINT]
         ages = pd.DataFrame(sheet.settings.ages, columns=[*key, "age"])
         for metric, quantizer in data.wanted(quantized_losses=True):
             aged = data.along(data.select(metric, quantizer).merge(ages, on=key), "age")
             aged = aged.assign(segment=aged.curve).sort_values("x", kind="stable")
             parts = [aged[aged.curve == curve] for curve in data.labels]
-            last = last_of(data.points(metric, quantizer)).assign(axis="level")
+            last = data.last_of(data.points(metric, quantizer)).assign(axis="level")
             levels = last[~last.segment.isin(ages.trajectory)]
             parts += [levels.assign(x=end) for end in (ages.age.min(), ages.age.max())]
             panel = data.panel(metric, quantizer, AGE, tokens_x=True, log_x=True)
-            sheet.add(panel, pd.concat(parts))
+            sheet.add(panel, *parts)
         return sheet.publish()

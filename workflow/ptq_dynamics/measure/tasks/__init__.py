@@ -1,5 +1,4 @@
-"""Kinds of downstream task, one module each: what config/tasks.yaml says of one, and how it is
-made. A task is one folder wherever it comes from."""
+"""Kinds of downstream task, one module each: an entry of config/tasks.yaml, and its stage."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -10,7 +9,7 @@ Metric = Literal["acc", "acc_norm"]
 
 
 class Task(Strict):
-    """What every kind of task has; `made` of documents that a corpus holds out, or else fetched."""
+    """A downstream task, `made` from held-out documents of a corpus or fetched."""
 
     made: ClassVar[bool] = False
 
@@ -19,9 +18,8 @@ class Task(Strict):
 
 @dataclass(frozen=True)
 class TaskPart:
-    """A task of lm-evaluation-harness: its name there and its definition, in this result or, with
-    `builtin`, below the harness's folder of tasks; the files of its splits; and the metric that
-    counts."""
+    """A task of lm-evaluation-harness with the files of its splits.
+    Its `definition` is a file of the result or, if `builtin`, of the harness."""
 
     name: str
     definition: str

@@ -1,4 +1,4 @@
-"""Tasks of lm-evaluation-harness, with their data sets: what needs a network, once a task."""
+"""Fetch tasks of lm-evaluation-harness with their data sets."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,10 +15,8 @@ from ptq_dynamics.measure.tasks import Task, TaskPart
 
 
 class HarnessTask(Task):
-    """A task of lm-evaluation-harness by its name there, whose data set is read at the commit
-    `revision`; or, where the harness names none that can be read, that of `repository`, in `files`
-    by split. Any that is scored by likelihood and has acc, or else acc_norm, is taken at scales gpu
-    and paper."""
+    """A `task` of lm-evaluation-harness that is scored by likelihood and has acc or acc_norm.
+    Its data set, or `repository` with `files` by split, is read at the commit `revision`."""
 
     source: Literal["harness"]
     task: str
@@ -28,15 +26,14 @@ class HarnessTask(Task):
 
 
 class HarnessSettings(Strict):
-    """A task, by its name in config/tasks.yaml."""
+    """A task and its name in config/tasks.yaml."""
 
     name: str
     task: HarnessTask
 
 
 def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
-    """Write the splits that a task names as Parquet, a folder for each of its parts; facts: the
-    harness's definitions by which they are evaluated."""
+    """Write the splits of a task as Parquet, with a folder for each part."""
     from lm_eval.tasks import TaskManager
 
     from ptq_dynamics.measure.answers import BUILTIN
@@ -45,15 +42,15 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
     place = f"config/tasks.yaml: {name}"
     manager = TaskManager()
     if settings.task not in manager.all_tasks:
-        raise Problem(f"{place}.task names no task of lm-evaluation-harness: {settings.task!r}")
+        raise Problem(f"{place}.task: lm-evaluation-harness has no task {settings.task!r}")
     parts = []
     for each, task in _load(manager, settings, context.scratch, place).items():
         metrics, kind = list(task._metric_fn_list), task.OUTPUT_TYPE
         metric: Any = next((one for one in ("acc", "acc_norm") if one in metrics), None)
         if metric is None or kind not in ("multiple_choice", "loglikelihood"):
             raise Problem(
-                f"{place}.task has no accuracy by likelihood ({each} has {', '.join(metrics)} by "
-                f"{kind}); name another"
+                f"{place}.task needs acc or acc_norm by likelihood, but {each} has "
+                f"{', '.join(metrics)} by {kind}; choose another task"
             )
         definition = Path(manager.task_index[each].yaml_path or "").relative_to(BUILTIN)
         splits = _save(context.out, each, task)
@@ -63,7 +60,7 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
 
 
 def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dict[str, Any]:
-    """The tasks of that name, with their data, by their names in the harness."""
+    """Load a task or a group of tasks with their data, by name."""
     import httpx
     from lm_eval.tasks._yaml_loader import load_yaml
 
@@ -75,15 +72,15 @@ def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dic
     if settings.repository is not None:
         changes |= {"dataset_path": settings.repository, "dataset_name": None}
     try:
-        # A dictionary with changes would be taken for a task of its own.
+        # The public function would read a dictionary with changes as a new task.
         built = manager._factory.build(entry, overrides=changes, registry=manager.task_index)
         return dict(manager.load(built if isinstance(built, list) else [built])["tasks"])
     except (OSError, ValueError, RuntimeError, KeyError, httpx.HTTPError) as error:
-        # Some libraries list all that they would have read.
+        # Some messages list every file of a data set.
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise Problem(
-            f"{place}: its data set is out of reach, or has no split that the task reads "
-            f"({reason}); correct repository, files or revision"
+            f"{place}: the data set cannot be loaded ({reason}); correct repository, files or "
+            "revision"
         ) from error
 
 

@@ -1,8 +1,6 @@
-"""Tasks made from held-out documents, as the harness takes them: YAML over JSON Lines.
+"""Make tasks for lm-evaluation-harness from held-out documents.
 
-What is asked, in which order, and beside which wrong choices follows from sha256 of the text and
-the task's name, so no generator is behind it.
-"""
+Questions, their order and their choices depend on sha256 digests, not on random numbers."""
 
 import hashlib
 import json
@@ -18,15 +16,13 @@ from ptq_dynamics.measure.questions import KINDS, Kind, Question
 from ptq_dynamics.measure.tasks import Task, TaskPart
 
 Encode = Callable[[str], list[int]]
-Candidate = tuple[str, Question]  # a document, and what is asked about it
+Candidate = tuple[str, Question]  # a document and a question about it
 DEFINITION = "task.yaml"
-# Documents that a task asks about, and those that shots are drawn from.
-FILES = {"test": "test.jsonl", "shots": "shots.jsonl"}
+FILES = {"test": "test.jsonl", "shots": "shots.jsonl"}  # by split
 
 
 class MadeTask(Task):
-    """Questions about documents that an embedded corpus holds out, of a kind that
-    `ptq_dynamics/measure/questions.py` has."""
+    """Questions of a kind in `measure/questions.py` about documents that a corpus holds out."""
 
     made: ClassVar[bool] = True
 
@@ -35,8 +31,8 @@ class MadeTask(Task):
 
 
 class MadeSettings(Strict):
-    """A task of `documents` questions of a kind of `MadeTask`, and `pool` more to draw shots from;
-    a prompt with `shots` of them has at most `context` tokens."""
+    """A task with `documents` questions, and a `pool` of more questions as examples.
+    A prompt with `shots` examples has at most `context` tokens."""
 
     name: str
     kind: str
@@ -48,8 +44,7 @@ class MadeSettings(Strict):
 
 @dataclass(frozen=True)
 class Item:
-    """One document of a task: `answer` is the place of the right one among `choices`, `document`
-    the sha256 of the docstring that it is about."""
+    """A question with `choices`, the index of its `answer`, and the sha256 of its `document`."""
 
     text: str
     choices: list[str]
@@ -58,7 +53,7 @@ class Item:
 
 
 def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
-    """Write task.yaml, and a JSON Lines file for the test and one for the shots."""
+    """Write task.yaml, and JSON Lines files of the questions and of the pool."""
     import yaml
     from tokenizers import Tokenizer
 
@@ -74,12 +69,12 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
         (context.out / file).write_text("".join(lines), encoding="utf-8")
     text = yaml.safe_dump(_definition(name, kind), sort_keys=False)
     (context.out / DEFINITION).write_text(text, encoding="utf-8")
-    context.progress.say(f"{len(parts[0]):,} documents, {len(parts[1]):,} for shots")
+    context.progress.say(f"{len(parts[0]):,} questions, {len(parts[1]):,} for examples")
     return {"task": name, "parts": [asdict(TaskPart(name, DEFINITION, False, FILES, kind.metric))]}
 
 
 def _definition(task: str, kind: Kind) -> dict[str, Any]:
-    """The task as the harness takes it, with files by their names beside it."""
+    """Return the harness's definition of the task."""
     mean = {"aggregation": "mean", "higher_is_better": True}
     text, target = ("answer", "text") if kind.answers_first else ("text", "answer")
     return {
@@ -100,12 +95,12 @@ def _definition(task: str, kind: Kind) -> dict[str, Any]:
 def make(
     settings: MadeSettings, documents: Iterable[Any], encode: Encode
 ) -> tuple[list[Item], list[Item]]:
-    """The documents of the test, and those to draw shots from, of `corpus.functions.Documented`."""
-    # One token may be more where two examples meet.
+    """Return the questions and the pool, from documents of type `corpus.functions.Documented`."""
+    # Joining two examples may add one token.
     room = settings.context // (settings.shots + 1) - 1
     making = _Making(settings.name, KINDS[settings.kind], room, encode)
     candidates = making.candidates(documents)
-    # Wrong answers come from the same part, so that shots and test have no document in common.
+    # Wrong answers come from the same part, so that the two parts share no document.
     part = len(candidates) * settings.pool // (settings.pool + settings.documents)
     shots = making.items(candidates[:part], settings.pool)
     test = making.items(candidates[part:], settings.documents)
@@ -120,17 +115,15 @@ def make(
 
 
 class _Making:
-    """Makes questions of a kind, with `room` tokens for each."""
+    """Make questions of a kind, with `room` tokens for each."""
 
     def __init__(self, task: str, kind: Kind, room: int, encode: Encode) -> None:
-        self._task, self._kind, self._room = task, kind, room
-        self._encode = encode
-        # Docstrings of several functions may ask the same.
+        self._task, self._kind, self._room, self._encode = task, kind, room, encode
+        # Docstrings of several functions may give the same question.
         self._seen = set[tuple[str, str]]()
 
     def candidates(self, documents: Iterable[Any]) -> list[Candidate]:
-        """One question a document, in the order of their digests; what is right takes at most half
-        of the room."""
+        """Return one question per document, whose answer takes at most half of the room."""
         found = []
         for each in documents:
             asked, key = self._kind.ask(each), (self._task, each.document)
@@ -141,7 +134,7 @@ class _Making:
         return sorted(found, key=lambda each: _digest(self._task, each[0]))
 
     def items(self, asked: Sequence[Candidate], most: int) -> list[Item]:
-        """At most so many questions that fit and have wrong choices among the others' answers."""
+        """Return at most `most` questions that fit, with answers of others as wrong choices."""
         kind, items = self._kind, list[Item]()
         for document, question in asked:
             if len(items) == most:
@@ -160,14 +153,13 @@ class _Making:
         return items
 
     def _wrong(self, document: str, right: str, others: Iterable[Candidate]) -> list[str]:
-        """Answers of other documents, all different and about as long as the right one."""
+        """Return different answers of other documents, about as long as the right one."""
         key, most = _digest(self._task, document), self._kind.choices - 1
         known = {question.answer for other, question in others if other != document} - {right}
         return nsmallest(most, known, lambda one: (abs(len(one) - len(right)), _digest(key, one)))
 
     def _fitting(self, question: Question, choices: Sequence[str]) -> str | None:
-        """As many lines of the text as fit with every choice: the last ones, or, of what choices
-        come before, the first; None where not even one does."""
+        """Return the lines nearest to the choices that fit with every choice, or None."""
         between = self._tokens(f"{self._kind.between}\n\n")
         left = self._room - max(self._tokens(each) for each in choices) - between
         lines = question.text.split("\n")
@@ -179,7 +171,7 @@ class _Making:
         return None
 
     def _is_clear(self, text: str, choices: Iterable[str]) -> bool:
-        """Whether no token has parts of both text and choice, which could not be scored."""
+        """Return whether no token contains parts of both text and choice."""
         for each in choices:
             first, second = (each, text) if self._kind.answers_first else (text, each)
             before, whole = map(self._encode, (first, f"{first}{self._kind.between}{second}"))

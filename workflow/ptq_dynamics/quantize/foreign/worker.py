@@ -1,9 +1,7 @@
 """Quantize checkpoints with GPTQModel (section 3): `ENVPYTHON worker.py request.json`.
 
 The worker runs inside the locked environment of the library and imports nothing of the package.
-Layers are returned as the library has packed them. Equal OMP_NUM_THREADS give equal bytes."""
-
-from __future__ import annotations
+Equal OMP_NUM_THREADS give equal bytes."""
 
 import json
 import os
@@ -12,10 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace as Settings
 from typing import Any
 
-# Before the import of GPTQModel, which reads them once. Its default on one or two cores is one
-# worker, and then it refuses to start its own thread pool;
+# GPTQModel reads these when it is imported. Its thread pool does not start with one worker.
 os.environ["GPTQMODEL_CPU_WORKERS"] = "2"
-# results must not depend on whether a machine has a compiler to build the optional kernels with.
+# Optional kernels need a compiler, and results must not depend on whether one is installed.
 os.environ["GPTQMODEL_DISABLE_PACK_EXT"] = "1"
 os.environ["GPTQMODEL_DISABLE_GPTQ_CUDA"] = "1"
 
@@ -23,17 +20,15 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-# What a quantized module has packed.
-PACKED = ("qweight", "qzeros", "scales", "g_idx")
+PACKED = ("qweight", "qzeros", "scales", "g_idx")  # tensors of a quantized module
 
 
 class JobError(Exception):
-    """A request that cannot be carried out as stated; the text names the setting or the layer."""
+    """An invalid request; the message names the setting or the layer."""
 
 
 def quantize(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
-    """The model that GPTQModel quantizes, with every setting that bears on the result passed
-    explicitly, and what is to be reported."""
+    """Quantize a checkpoint with explicit settings; return the model and its report."""
     from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
     from gptqmodel.models.auto import MODEL_MAP, SUPPORTED_MODELS, check_and_get_model_definition
     from gptqmodel.nn_modules.qlinear.torch import TorchLinear
@@ -41,24 +36,24 @@ def quantize(settings: Settings, device: str, source: Path, calibration: Any) ->
 
     if settings.group_size not in (sizes := TorchLinear.SUPPORTS_GROUP_SIZE):
         raise JobError(f"setting group_size: {settings.group_size} is not one of {sizes}")
-    # OLMo-1, which the library does not define, has the layers of llama by name and order.
+    # The library does not define OLMo-1, whose layers have the names and the order of Llama.
     MODEL_MAP["olmo"] = MODEL_MAP["llama"]
     if "olmo" not in SUPPORTED_MODELS:
         SUPPORTED_MODELS.append("olmo")
-    # Others the library would quantize in the order of its own search.
+    # Without a definition, the library would choose an order of layers itself.
     if check_and_get_model_definition(str(source), False).module_tree is None:
-        raise JobError(f"architecture: the library has no definition of that of {source}")
+        raise JobError(f"architecture: the library does not define the architecture of {source}")
     rounding = options.FallbackStrategy.RTN
     config = QuantizeConfig(
         method=options.METHOD.GPTQ,
-        # The two GPTQ formats hold the same codes; version 2 can hold a zero point of 0 too.
+        # Version 2 can represent a zero point of 0.
         format=options.FORMAT.GPTQ_V2,
         pack_dtype=torch.int32,
         bits=settings.bits,
         group_size=settings.group_size,
         sym=settings.symmetric,
         desc_act=settings.activation_order,
-        # A newer ordering that the library turns on by itself where desc_act is off.
+        # The library turns this ordering on by default if desc_act is off.
         act_group_aware=False,
         static_groups=settings.static_groups,
         damp_percent=settings.damping,
@@ -67,7 +62,7 @@ def quantize(settings: Settings, device: str, source: Path, calibration: Any) ->
         mse=settings.mse,
         lm_head=False,
         **dict.fromkeys(("dynamic", "rotation", "gptaq", "foem")),
-        # For experts that almost no token reaches; the report names such layers.
+        # Almost no token reaches some experts; the report names such layers.
         fallback=options.Fallback(strategy=rounding, threshold="0.5%", smooth=None),
         hessian=options.HessianConfig(staging_dtype=torch.float32),
         device="cuda:0" if device == "cuda" else "cpu",
@@ -85,7 +80,7 @@ def quantize(settings: Settings, device: str, source: Path, calibration: Any) ->
         backend=backend,
     )
     if wrapped.quantize_config.mock_quantization:
-        raise JobError("calibration: a layer's loss was no number, the library gave up on GPTQ")
+        raise JobError("calibration: the loss of a layer was NaN, so the library stopped GPTQ")
     fallback, raised = [], {}
     for entry in log["gptq"]:
         name = f"{entry['layer']}.{entry['module']}"
@@ -98,7 +93,7 @@ def quantize(settings: Settings, device: str, source: Path, calibration: Any) ->
 
 def run(request: dict[str, Any]) -> None:
     """Quantize all checkpoints of a request."""
-    # Shorter sequences are filled up with -1.
+    # Short sequences are padded with -1.
     rows = [torch.from_numpy(row[row >= 0]) for row in np.load(request["calibration"])]
     calibration = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]
     for source, target in request["checkpoints"]:
@@ -117,13 +112,13 @@ def run(request: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Run a request; 0, or 1 after one `error:` line."""
-    # This process's stderr is for the worker alone; what the libraries print is dropped.
+    """Run a request; return 0, or 1 after printing one `error:` line."""
+    # Only the worker prints to stderr; the output of libraries is dropped.
     stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
-    # GPTQModel leaves logs where it runs.
+    # GPTQModel writes logs to the working directory.
     os.chdir(Path(sys.argv[1]).parent)
     try:
         run(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

@@ -1,5 +1,4 @@
-"""Quantizers, one module each: what config/quantizers.yaml says of one, and how it quantizes. It is
-given a calibration set; it gives weights and their files."""
+"""Quantizers, one module each: an entry of config/quantizers.yaml, and how it quantizes."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,8 +13,8 @@ from ptq_dynamics.engine.manifest import Manifest
 
 
 class CalibrationSettings(Strict):
-    """`sequences` blocks of `context` tokens, `batch` at once, or with `documents` so many
-    documents cut to `context` tokens; `draw` says which so many of the split, 1 for the first."""
+    """Calibration set number `draw`: `sequences` blocks of `context` tokens, `batch` at once.
+    With `documents`, the sequences are documents of at most `context` tokens."""
 
     context: int
     sequences: int
@@ -24,7 +23,7 @@ class CalibrationSettings(Strict):
     draw: int
 
     def read(self, corpus: Manifest) -> "Calibration":
-        """The calibration set of a corpus."""
+        """Read the calibration set of a corpus."""
         from ptq_dynamics.corpus import tokens
 
         before = self.sequences * (self.draw - 1)
@@ -38,28 +37,28 @@ class CalibrationSettings(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The calibration set, int64 [sequences, context], shorter sequences filled up with -1
-    (`corpus.tokens.FILLING`), and how many sequences of equal length go at once."""
+    """A calibration set, int64 [sequences, context], with short sequences padded by -1."""
 
     tokens: Any
     batch_size: int
 
     @property
     def together(self) -> int:
-        """How many sequences go at once: one, where they differ in length."""
+        """The number of sequences in a batch: 1 if their lengths differ."""
         return 1 if bool((self.tokens < 0).any()) else self.batch_size
 
     def batches(self) -> list[Any]:
-        """The sequences that go at once, int64 [batch, length], without filling."""
+        """Return batches of sequences without padding, int64 [batch, length]."""
         batches = self.tokens.split(self.together)
         return [batch[:, : int((batch >= 0).sum(dim=1).max())] for batch in batches]
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """One quantized checkpoint: the dequantized weights by layer, to be compared with the original
-    ones; `save` writes the checkpoint folder `target` of the quantized checkpoint `source`;
-    `raised_damping` by layer, where a tool raised it."""
+    """A quantized checkpoint: dequantized weights by layer, to compare with the original ones.
+
+    `save` copies the checkpoint folder `source` to `target` with quantized weights.
+    `raised_damping` has the layers whose damping a tool increased."""
 
     weights: Mapping[str, Any]
     save: Callable[[Path, Path], None]
@@ -67,69 +66,64 @@ class Quantized:
 
 
 class Quantizer(Strict):
-    """What every quantizer has and answers."""
+    """The base class of quantizers; each overrides `quantize` or `each`."""
 
     method: str
     bits: int
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """The checkpoint in a folder, quantized by a resolved quantizer: it has this or `each`."""
+        """Quantize the checkpoint in a folder."""
         raise NotImplementedError
 
     def each(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
     ) -> Iterator[Quantized]:
-        """Several checkpoints, one after the other, for a job."""
+        """Quantize several checkpoints, one after the other."""
         return (self.quantize(folder, calibration) for folder in folders)
 
     def resolved(self, widths: Collection[int]) -> Self:
-        """The same for a model whose layers have these numbers of input columns."""
+        """Return the quantizer for a model whose layers have these numbers of input columns."""
         return self
 
     def misfit(self, widths: Collection[int]) -> str | None:
-        """What is wrong with it for such a model, or None."""
+        """Return why the settings do not fit such a model, or None."""
         return None
 
     def refuses(self, model: Any) -> str | None:
-        """Why it cannot quantize a model of this architecture, or None."""
+        """Return why the method does not support a model's architecture, or None."""
         return None
 
     @property
     def columns(self) -> Any:
-        """Columns in a group, once resolved; None where there are no groups of columns."""
-        return None
+        """The group size, or None if it is not resolved or there are no groups."""
+        size = getattr(self, "group_size", None)
+        return size if isinstance(size, int) else None
 
     @property
     def calibration_draw(self) -> int:
-        """Which calibration set it takes, where it takes one."""
+        """The number of the calibration set."""
         return getattr(self, "draw", 1)
 
 
 class Calibrated(Quantizer):
-    """A quantizer that looks at activations; `draw` says on which calibration set: 1 is the first
-    of the split, 2 the one after it."""
+    """A quantizer that reads activations on calibration set number `draw`, from 1."""
 
     draw: Count = 1
 
 
 class AtMost(Strict):
-    """The largest group size up to this that divides every width of the model."""
+    """The largest group size up to `at_most` that divides every width of the model."""
 
     at_most: Count
 
 
 class Grouped(Quantizer):
-    """A quantizer that has a scale for every `group_size` columns of a row."""
+    """A quantizer with a scale for every `group_size` columns of a row."""
 
     group_size: Count | AtMost
 
-    @property
-    def columns(self) -> Any:
-        """Columns in a group, once resolved."""
-        return None if isinstance(self.group_size, AtMost) else self.group_size
-
     def resolved(self, widths: Collection[int]) -> Self:
-        """The same with a number as group size."""
+        """Return the quantizer with a number as group size."""
         if not isinstance(self.group_size, AtMost):
             return self
         sizes, common = range(1, self.group_size.at_most + 1), math.gcd(*widths)
@@ -137,14 +131,14 @@ class Grouped(Quantizer):
         return self.model_copy(update={"group_size": largest})
 
     def misfit(self, widths: Collection[int]) -> str | None:
-        """A group size that does not divide a width."""
-        for width in widths if self.columns else ():
-            if width % self.columns:
-                return (
-                    f"group_size is {self.columns}, which does not divide the layer width {width}; "
-                    "choose a divisor, or {at_most: N}"
-                )
-        return None
+        """Return which width the group size does not divide, or None."""
+        wrong = [width for width in widths if self.columns and width % self.columns]
+        if not wrong:
+            return None
+        how = "choose a divisor, or {at_most: N}"
+        return (
+            f"group_size is {self.columns}, which does not divide the layer width {wrong[0]}; {how}"
+        )
 
 
 AnyQuantizer = Annotated[Quantizer, OneOf(__name__, by="method")]

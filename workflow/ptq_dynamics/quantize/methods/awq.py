@@ -1,9 +1,7 @@
 """AWQ (arXiv 2306.00978) through llm-compressor, without the paper's weight clipping.
 
-AWQ scales the input columns of a layer up before rounding, and the layer before it down. What is
-saved is that model, packed, and beside it the scales; errors of layers are those of the rounded
-weights scaled back.
-"""
+AWQ scales the input columns of a layer up before rounding, and the layer before it down. The
+checkpoint holds the scaled model and the scales, which errors of layers take back."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,8 +11,8 @@ from pydantic import Field, PrivateAttr
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
 
-# Layers that take up scales, and those before which they come, by model_type; llm-compressor knows
-# those of other architectures. Nothing takes up scales of what comes after Apertus' xIELU.
+# By model_type, layers that take up scales and the layers after them. llm-compressor has the
+# mappings of other architectures. No layer takes up scales after the xIELU of Apertus.
 MAPPINGS = {
     "gpt_neox": [
         ("input_layernorm", ["attention.query_key_value"]),
@@ -30,8 +28,8 @@ MAPPINGS = {
 
 
 class Awq(Calibrated, Grouped):
-    """`duo_scaling` takes the weights into the scales beside the activations; `grid_points`
-    exponents are tried for every layer."""
+    """AWQ, which tries `grid_points` exponents for every layer.
+    With `duo_scaling`, scales depend on weights as well as on activations."""
 
     method: Literal["awq"]
     bits: Literal[2, 3, 4, 5, 6, 7, 8]
@@ -40,13 +38,13 @@ class Awq(Calibrated, Grouped):
     grid_points: Annotated[int, Field(ge=4)]
 
     def refuses(self, model: Any) -> str | None:
-        """Where the norm before a layer cannot take up the layer's scales."""
+        """Return why the norm before a layer cannot take up the layer's scales, or None."""
         if model.scaled_norms_first:
             return None
-        return f"{model.architecture} has no weights in norms before its layers to take up scales"
+        return f"norms before the layers of {model.architecture} have no weights to take up scales"
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """One checkpoint."""
+        """Quantize the checkpoint in a folder."""
         import torch
 
         from ptq_dynamics import models
@@ -54,7 +52,7 @@ class Awq(Calibrated, Grouped):
         from ptq_dynamics.train.weights import Weights
 
         model = models.load(folder)
-        # Beside the layers, AWQ scales norms and biases.
+        # AWQ scales norms and biases, too.
         small = [name for name, value in model.named_parameters() if value.ndim == 1]
         before = Weights(folder).tensors(small)
         grids, scaling = self.smooth(model, calibration)
@@ -63,9 +61,8 @@ class Awq(Calibrated, Grouped):
         return on_grids(grids, changed, scaling | {name: before[name] for name in changed})
 
     def smooth(self, model: Any, calibration: Calibration) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Turn a model into llm-compressor's AWQ model, in place; the grids of its layers, and what
-        their rows, [out], and columns, [in], had been multiplied by, as LAYER.rows and
-        LAYER.columns."""
+        """Quantize a model in place; return the grids and the scaling of its layers.
+        Weights were multiplied by LAYER.rows, [out], and LAYER.columns, [in]."""
         import torch
         from compressed_tensors.quantization import forward_quantize
         from compressed_tensors.utils import patch_attr
@@ -79,7 +76,7 @@ class Awq(Calibrated, Grouped):
         from ptq_dynamics.quantize.storage import grid_of, groups
 
         class Recorder(AWQModifier):
-            """AWQ that keeps the scales it applied, by the names of the layers they are of."""
+            """AWQ that records the scales of each layer."""
 
             _columns: Any = PrivateAttr(default_factory=dict)
             _rows: Any = PrivateAttr(default_factory=dict)
@@ -101,11 +98,10 @@ class Awq(Calibrated, Grouped):
         recipe = [awq, QuantizationModifier(config_groups=blocks)]
         batches: Any = [{"input_ids": batch} for batch in calibration.batches()]
         data = DataLoader(batches, batch_size=None)
-        # The library pins memory without asking whether there is a GPU; torch then raises.
+        # Without a GPU, torch raises an error when the library pins memory.
         pin = IntermediatesCache.pin_memory if torch.cuda.is_available() else lambda *_: None
         with patch_attr(IntermediatesCache, "pin_memory", pin):
-            # Scales are searched on the full-precision model's activations, as in the paper; the
-            # library's "basic" pipeline would search them with quantization left on.
+            # As in the paper, the search uses activations of the full-precision model.
             try:
                 compress(model, data, recipe, propagate_error=False)
             except ValueError as error:
@@ -121,11 +117,11 @@ class Awq(Calibrated, Grouped):
             weight, scheme = layer.weight.detach(), layer.quantization_scheme.weights
             on_grid = forward_quantize(layer, weight, "weight", scheme)
             grids[name] = grid_of(name, layer, on_grid)
-            # Layers after one norm share theirs, which no file can hold twice.
+            # Layers after one norm share a tensor, and a file cannot hold a shared tensor.
             if (columns := awq._columns.get(name)) is not None:
                 scaling[f"{name}.columns"] = columns.to(grids[name].scales, copy=True)
             if (rows := awq._rows.get(name)) is not None:
-                # Of a layer with more outputs than the next has inputs, the last ones are scaled.
+                # If a layer has more outputs than the next one has inputs, the last are scaled.
                 whole = torch.cat([rows.new_ones(len(weight) - len(rows)), rows])
                 scaling[f"{name}.rows"] = whole.to(grids[name].scales)
         return grids, scaling

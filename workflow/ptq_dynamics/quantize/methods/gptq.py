@@ -9,7 +9,7 @@ from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quan
 
 
 class Gptq(Calibrated, Grouped):
-    """`damping` is a share of the Hessian's mean diagonal, `block_size` in columns."""
+    """GPTQ; `damping` is relative to the Hessian's mean diagonal, `block_size` is in columns."""
 
     method: Literal["gptq"]
     bits: Literal[2, 3, 4, 5, 6, 7, 8]
@@ -19,7 +19,7 @@ class Gptq(Calibrated, Grouped):
     block_size: Count
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """One checkpoint."""
+        """Quantize the checkpoint in a folder."""
         import torch
         from datasets import Dataset
         from llmcompressor.modifiers.gptq import GPTQModifier
@@ -28,7 +28,7 @@ class Gptq(Calibrated, Grouped):
         from ptq_dynamics.quantize import storage
         from ptq_dynamics.quantize.layers import compress
 
-        # In a lower precision the library rounds scales after it has rounded weights to their grid.
+        # In a lower precision, the library would round the scales after the weights.
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
         modifier = GPTQModifier(

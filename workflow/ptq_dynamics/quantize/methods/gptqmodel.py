@@ -1,5 +1,5 @@
-"""GPTQ through GPTQModel, the tool of the paper, in an environment of its own: this side of
-foreign/worker.py."""
+"""GPTQ through GPTQModel, the tool of the paper, which `foreign/worker.py` runs in its own
+environment."""
 
 import json
 import os
@@ -21,8 +21,7 @@ SCRIPT = Path(__file__).parents[1] / "foreign/worker.py"
 
 
 class GptqModel(Calibrated, Grouped):
-    """GPTQ with every setting of GPTQModel that bears on the result, in an environment from
-    envs/METHOD.txt."""
+    """GPTQ with every setting of GPTQModel that affects the result."""
 
     scripts: ClassVar[tuple[str, ...]] = ("quantize.foreign.worker",)
 
@@ -39,7 +38,7 @@ class GptqModel(Calibrated, Grouped):
     def each(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
     ) -> Iterator[Quantized]:
-        """All by one process, so that the library is imported once."""
+        """Quantize all checkpoints in one process, which imports the library once."""
         import numpy as np
 
         from ptq_dynamics import models
@@ -77,7 +76,7 @@ class GptqModel(Calibrated, Grouped):
         report = json.loads((target / "report.json").read_text(encoding="utf-8"))
         if layers := report["fallback_layers"]:
             raise Problem(
-                f"the tool rounded {', '.join(layers)} of {folder} instead of GPTQ, since its "
+                f"GPTQModel rounded {', '.join(layers)} of {folder} to nearest, because the "
                 "Hessian cannot be inverted; raise damping or the calibration set"
             )
         found = on_grids(packed.gptq(load_file(target / "weights.safetensors"), self.bits))

@@ -1,5 +1,6 @@
-"""LLM.int8 (arXiv 2208.07339) through bitsandbytes: weights and activations in 8 bits. Activations
-are rounded while the model runs, so what is saved is bitsandbytes' own model."""
+"""LLM.int8 (arXiv 2208.07339) through bitsandbytes: weights and activations in 8 bits.
+
+The model rounds activations while it runs, so the checkpoint is in the format of bitsandbytes."""
 
 import shutil
 from pathlib import Path
@@ -11,15 +12,14 @@ from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
 
 
 class Int8(Quantizer):
-    """Columns of activations with larger magnitudes than `threshold` stay unrounded; 0 rounds
-    all."""
+    """LLM.int8; activation columns above `threshold` are not rounded, and 0 rounds all."""
 
     method: Literal["int8"]
     bits: Literal[8]
     threshold: Annotated[float, Field(ge=0)]
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """One checkpoint; the calibration set is not read."""
+        """Quantize the checkpoint in a folder, without the calibration set."""
         from bitsandbytes.functional import int8_vectorwise_dequant
         from torch import nn
         from transformers import BitsAndBytesConfig
@@ -35,8 +35,7 @@ class Int8(Quantizer):
             llm_int8_skip_modules=sorted(linear - models.linear_layers(whole).keys()),
         )
         model = models.load(folder, quantization_config=options)
-        # The library takes codes, int8 [out, in], and the largest magnitude of every row, [out],
-        # from the layers when those first run.
+        # Codes, int8 [out, in], and the largest magnitude of every row, [out].
         parts = dict[str, Any]()
         for name, layer in models.linear_layers(model).items():
             if (largest := getattr(layer.weight, "SCB", None)) is not None:

@@ -1,4 +1,4 @@
-"""Round-to-nearest: the data-free baseline, on the same symmetric grid as GPTQ."""
+"""Rounding to the nearest point of the symmetric grid that GPTQ uses: the data-free baseline."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,13 +7,13 @@ from ptq_dynamics.quantize.methods import Calibration, Grouped, Quantized
 
 
 class Rtn(Grouped):
-    """Round to nearest on a symmetric grid."""
+    """Rounding to nearest on a symmetric grid."""
 
     method: Literal["rtn"]
     bits: Literal[2, 3, 4, 5, 6, 7, 8]
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """One checkpoint; the calibration set is not read."""
+        """Quantize the checkpoint in a folder, without the calibration set."""
         from ptq_dynamics import models
         from ptq_dynamics.models.packed import Grid
         from ptq_dynamics.quantize import layers, storage
