@@ -213,7 +213,7 @@ class Build:
 
     def start(self, notes="seldom"):
         """Start the job."""
-        file = job_file(self.folder, json.loads(self.job.text))
+        file = job_file(self.folder, json.loads(json.dumps(self.job.spec)))
         command = [sys.executable, "-c", BUILD, file, notes]
         return subprocess.Popen(
             command, cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True

@@ -69,7 +69,7 @@ class Site:
                 if job.manifest in due:
                     inputs = [str(job.paths.spec), *job.needs]
                     Path(job.manifest).unlink(missing_ok=True)
-                    assert execute.execute(json.loads(job.text)) == 0
+                    assert execute.execute(json.loads(json.dumps(job.spec))) == 0
                     self.known[job.manifest] = {p: Path(p).read_bytes() for p in inputs}
         return set(self.made)
 

@@ -31,11 +31,11 @@ QUIET = {
 
 def delegate(job: Mapping[str, Any], **how: Any) -> int | None:
     """Run a job in the warm process and return its exit status; None if there is no process."""
-    request = {"job": job, "how": how, "environment": dict(os.environ)}
+    request = {"job": job, "how": how, "environment": {**os.environ}, "directory": os.getcwd()}
     with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
         connection.connect(os.environ.get(VARIABLE, ""))
         socket.send_fds(connection, [b"!"], [1, 2])
-        connection.sendall(json.dumps({**request, "directory": os.getcwd()}).encode() + b"\n")
+        connection.sendall(json.dumps(request).encode() + b"\n")
         if answer := connection.recv(9):
             return None if answer == ALONE else int(answer)
         name = f"{job['stage']} {job['name']}"
@@ -49,13 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
     how = {"restoring": "--restore" in flags, "comparing": "--compare" in flags}
-    try:
-        with open(file, encoding="utf-8") as opened:
-            found = json.load(opened)
-        spec: dict[str, Any] = found.get("job", found)
-    except (OSError, ValueError, AttributeError) as error:
-        sys.stderr.write(f"error: {file} is no job ({error}); run snakemake again\n")
-        return 1
+    with open(file, encoding="utf-8") as opened:
+        found = json.load(opened)
+    spec: dict[str, Any] = found.get("job", found)
     os.environ.update(QUIET)
     if devices:
         os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(devices))

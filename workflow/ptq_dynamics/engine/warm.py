@@ -22,7 +22,7 @@ from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.lease import VISIBLE, visible
@@ -95,7 +95,7 @@ def serve(address: str, *devices: str) -> None:
                         return
                     if os.fork() == 0:
                         listener.close()
-                        _serve_one(connection, stream, descriptors, request)
+                        _serve_one(connection, descriptors, request)
                 finally:
                     for descriptor in descriptors:
                         os.close(descriptor)
@@ -150,9 +150,7 @@ def _can_begin_cuda(torch: Any, device: str) -> bool:
     return child.exitcode == 0
 
 
-def _serve_one(
-    connection: socket.socket, stream: BinaryIO, descriptors: list[int], request: Any
-) -> NoReturn:
+def _serve_one(connection: socket.socket, descriptors: list[int], request: Any) -> NoReturn:
     """Run the job of a connection and end this child."""
     from ptq_dynamics.engine.execute import execute
 
@@ -165,7 +163,7 @@ def _serve_one(
         os.environ.update(request["environment"])
         os.chdir(request["directory"])
         signals.end_at_once()
-        threading.Thread(target=_attend, args=(stream,), daemon=True).start()
+        threading.Thread(target=_attend, args=(connection,), daemon=True).start()
         if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
             sys.modules["torch"].set_num_threads(int(threads))
         status = execute(request["job"], **request["how"])
@@ -176,10 +174,10 @@ def _serve_one(
         os._exit(status)
 
 
-def _attend(stream: BinaryIO) -> None:
+def _attend(connection: socket.socket) -> None:
     """End the job when its client ends."""
     with suppress(OSError):
-        stream.read(1)
+        connection.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
