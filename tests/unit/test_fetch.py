@@ -82,7 +82,7 @@ def job(found, **changes):
 def attempt(folder, job):
     (folder / "build").mkdir(exist_ok=True)
     with chdir(folder / "build"):
-        return execute(json.loads(json.dumps(job.spec)))
+        return execute(job.spec)
 
 
 def build(folder, job):
@@ -190,7 +190,7 @@ def test_a_killed_job_keeps_the_files_that_are_whole(hub, saved, tmp_path):
     folder = tmp_path / "killed"
     folder.mkdir()
     variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
-    spec = job_file(folder, json.loads(found.text))
+    spec = job_file(folder, found.spec)
     command = [sys.executable, "-m", "ptq_dynamics.engine.run", spec]
     start = {"cwd": folder, "env": {**os.environ, **variables}, "stderr": subprocess.PIPE}
     hub.held.add(TWO)
