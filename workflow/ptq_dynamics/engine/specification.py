@@ -93,6 +93,7 @@ def stale(spec: Mapping[str, Any], paths: Paths, *, deep: bool = False) -> list[
     for path in (path for group in spec["inputs"].values() for path in group):
         if found.inputs.get(path, "") != (now := digest_of(path)):
             reasons.append(f"its input {path} is {'other' if now else 'missing'}")
+    # `deep` also finds damage in a result that is outdated for another reason.
     result = found.manifest(paths.manifest)
     if (deep or not reasons) and (harm := result.harm(deep)):
         return [f"{DAMAGED}: {harm}", *reasons]
