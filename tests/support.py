@@ -184,7 +184,7 @@ class Workspace:
 
 def specification(job: Job, **changes: Any) -> dict[str, Any]:
     """The job as its process receives it, with changes to its configuration."""
-    spec = json.loads(job.text)
+    spec = job.spec
     assert changes.keys() <= spec["settings"].keys(), "the stage has no such setting"
     return {**spec, "settings": {**spec["settings"], **changes}}
 

@@ -107,7 +107,7 @@ def build(folder, corpus):
     """Manifest of a corpus that is built in this process."""
     folder.mkdir(exist_ok=True)
     with chdir(folder):
-        assert execute(json.loads(job(corpus).text)) == 0
+        assert execute(job(corpus).spec) == 0
     return manifest.read(folder / job(corpus).manifest)
 
 
@@ -213,7 +213,7 @@ class Build:
 
     def start(self, notes="seldom"):
         """Start the job."""
-        file = job_file(self.folder, json.loads(self.job.text))
+        file = job_file(self.folder, self.job.spec)
         command = [sys.executable, "-c", BUILD, file, notes]
         return subprocess.Popen(
             command, cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True
@@ -310,7 +310,7 @@ def test_an_unreachable_file_is_one_line_and_the_next_run_goes_on(hub, undisturb
 )
 def test_defects_of_a_corpus_are_one_line(web, tokenizer, tmp_path, change, words, capsys):
     with chdir(tmp_path):
-        status = execute(json.loads(job(config(web, tokenizer, **change)).text))
+        status = execute(job(config(web, tokenizer, **change)).spec)
     assert status == 1
     assert words in capsys.readouterr().err.splitlines()[-1]
 

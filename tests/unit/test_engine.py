@@ -146,15 +146,6 @@ def test_a_damaged_input_is_one_line_with_the_remedy(toy, kind):
     assert not (toy.folder / "results/walk/record.json").exists()
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[]"])
-def test_a_file_that_is_no_job_is_one_line(toy, text):
-    if text is not None:
-        (toy.folder / "spec.json").write_text(text)
-    done = toy.python("-m", "ptq_dynamics.engine.run", "spec.json")
-    assert done.returncode == 1
-    assert one_error(done.stderr).startswith("error: spec.json is no job (")
-
-
 FULL = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,6 +1,5 @@
 """Environments of tools: a failed installation costs nothing that was installed before."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ def install(tmp_path, monkeypatch, workspace):
     """Install from the text of a lock file; the exit status."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(environment, "_call", call)
-    job = json.loads(workspace.plan.job("environment", tool="gptqmodel").text)
+    job = workspace.plan.job("environment", tool="gptqmodel").spec
     lock = tmp_path / "lock.txt"
 
     def run(text: str) -> int:

@@ -82,7 +82,7 @@ def job(found, **changes):
 def attempt(folder, job):
     (folder / "build").mkdir(exist_ok=True)
     with chdir(folder / "build"):
-        return execute(json.loads(job.text))
+        return execute(job.spec)
 
 
 def build(folder, job):
@@ -141,14 +141,14 @@ def test_wrong_bytes_are_refused(hub, tmp_path, change, capsys):
     found = revision()
     change(hub.root / NAME / TWO)
     line = refused(tmp_path, job(found), capsys)
-    assert f"{NAME}@{BRANCH}: {TWO} came with bytes that are not those" in line
+    assert f"{NAME}@{BRANCH}: the downloaded {TWO} differs from its digest" in line
 
 
 def test_what_cannot_be_had_is_one_line_at_once(hub, tmp_path, capsys):
     found = job(revision())
     hub.answers.update({ONE: [(418, {})]})
     line = refused(tmp_path, found, capsys)
-    assert f"{NAME}@{BRANCH}: {ONE} cannot be had (" in line
+    assert f"{NAME}@{BRANCH}: {ONE} cannot be downloaded (" in line
 
 
 def test_without_a_network_what_is_in_the_cache_is_linked(hub, saved, tmp_path, monkeypatch):
@@ -190,7 +190,7 @@ def test_a_killed_job_keeps_the_files_that_are_whole(hub, saved, tmp_path):
     folder = tmp_path / "killed"
     folder.mkdir()
     variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
-    spec = job_file(folder, json.loads(found.text))
+    spec = job_file(folder, found.spec)
     command = [sys.executable, "-m", "ptq_dynamics.engine.run", spec]
     start = {"cwd": folder, "env": {**os.environ, **variables}, "stderr": subprocess.PIPE}
     hub.held.add(TWO)

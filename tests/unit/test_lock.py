@@ -106,7 +106,7 @@ def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp
         [
             f"{NAME}@step-1: there is no such revision or commit; correct its name",
             "people/nobody@main: there is no such repository, or it is private",
-            f"{OTHER}@main: the hub gives no access; accept its terms at {hub.url}/{OTHER}",
+            f"{OTHER}@main: the hub denies access; accept its terms at {hub.url}/{OTHER}",
         ],
         strict=True,
     ):
@@ -142,9 +142,9 @@ def remove(name):
 @pytest.mark.parametrize(
     ("change", "part", "words"),
     [
-        (remove("config.json"), "checkpoint", "main has no whole checkpoint; correct"),
-        (remove("pytorch_model.bin"), "checkpoint", "main has no whole checkpoint; correct"),
-        (remove("tokenizer.json"), "tokenizer", "main has no whole tokenizer; correct"),
+        (remove("config.json"), "checkpoint", "main has no complete checkpoint; correct"),
+        (remove("pytorch_model.bin"), "checkpoint", "main has no complete checkpoint; correct"),
+        (remove("tokenizer.json"), "tokenizer", "main has no complete tokenizer; correct"),
         (lambda hub: setattr(hub, "sizeless", True), "checkpoint", "HF_ENDPOINT"),
     ],
 )
@@ -185,7 +185,8 @@ def test_a_bad_proxy_is_one_line(hub, tmp_path, variable, proxy):
     code += f"print(*lock.lock([lock.Wanted({NAME!r}, 'main')], Path('l.json'))[1], sep='%')"
     variables = {variable: proxy, "NO_PROXY": "", "HF_ENDPOINT": "http://hub.invalid"}
     done = python(["-c", code], tmp_path, {**variables, "HF_HUB_OFFLINE": "0"})
-    assert done.stdout.startswith(f"{NAME}@main: the list of files cannot be had ("), done.stderr
+    line = f"{NAME}@main: the list of files cannot be downloaded ("
+    assert done.stdout.startswith(line), done.stderr
     assert done.stdout.count("\n") == 1 and "%" not in done.stdout
 
 

@@ -3,7 +3,6 @@ more. Snakemake is played by its rules: a job runs after one that it reads of, a
 that have another content than when Snakemake ran it last; without its output, where that is the
 target or a job that runs reads it."""
 
-import json
 import os
 import random
 import shutil
@@ -69,7 +68,7 @@ class Site:
                 if job.manifest in due:
                     inputs = [str(job.paths.spec), *job.needs]
                     Path(job.manifest).unlink(missing_ok=True)
-                    assert execute.execute(json.loads(job.text)) == 0
+                    assert execute.execute(job.spec) == 0
                     self.known[job.manifest] = {p: Path(p).read_bytes() for p in inputs}
         return set(self.made)
 

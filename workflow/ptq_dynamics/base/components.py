@@ -1,7 +1,6 @@
-"""Components: one module each, found by standing in their folder.
+"""Components: frozen pydantic models, one module each, which are found by their folder.
 
-A component is a frozen pydantic model: its fields are its configuration, its methods do the work.
-Modules import torch and other large libraries inside functions, since planning imports them all.
+Their modules import torch and other large libraries inside functions, since planning imports all.
 """
 
 import pkgutil
@@ -21,8 +20,7 @@ C = TypeVar("C", bound=BaseModel)
 
 @cache
 def found(package: str, base: type[C]) -> tuple[type[C], ...]:
-    """The concrete classes below `base` that the modules of a package define, in order of their
-    modules' names."""
+    """Return the public concrete subclasses of `base` in a package, in order of their modules."""
     folder, kinds = import_module(package), list[type[C]]()
     for module in sorted(each.name for each in pkgutil.iter_modules(folder.__path__)):
         for each in vars(import_module(f"{package}.{module}")).values():
@@ -34,8 +32,8 @@ def found(package: str, base: type[C]) -> tuple[type[C], ...]:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Stands beside the base class of a package's components, for any of them. They are told apart
-    by the literal field `by`, or by a function that says the class's name."""
+    """Annotates the base class of a package's components with the type of any of them. The literal
+    field `by`, or the class name that a function returns, discriminates between them."""
 
     package: str
     by: str | Callable[[Any], str]

@@ -1,4 +1,4 @@
-"""What all types of configuration share."""
+"""Base class and field types of the configuration."""
 
 import difflib
 from collections import Counter
@@ -22,7 +22,7 @@ Values = TypeVar("Values", bound=Sequence[Any])
 
 
 class Strict(BaseModel):
-    """A mapping with known keys only."""
+    """A mapping that allows only known keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
@@ -49,19 +49,17 @@ def _once(values: Values) -> Values:
     return values
 
 
-# Names that the files under config/ give to things. They become folders, values of Snakemake's
-# wildcards and targets on the command line.
+# Names in the configuration become folders, values of wildcards and targets on the command line.
 PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$"
 Name = Annotated[str, Field(pattern=PATTERN, max_length=100)]
 Named = dict[Name, T]
-# Of a list: no value is there twice.
+# A list without repeated values.
 Once = AfterValidator(_once)
-# Of steps, tokens, layers: less than floating point counts exactly.
+# Floating point counts exactly up to here.
 MOST = 10**15
 Count = Annotated[int, Field(gt=0, le=MOST)]
-# A block has as many targets as it has tokens after the first.
+# A block of tokens has one target less than tokens.
 Context = Annotated[int, Field(ge=2)]
-# What generators of random numbers take.
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -76,6 +74,6 @@ def _fraction(value: Any) -> Fraction:
 
 _SCHEMA = WithJsonSchema({"type": ["number", "string"], "description": "a number, or as 18/190"})
 _EXACT = BeforeValidator(_fraction)
-# Of the budget of steps, exact: 18/190 of 190,000 steps is 18,000; and of sizes.
+# Exact fractions: 18/190 of 190,000 steps is 18,000.
 Share = Annotated[Fraction, _EXACT, Field(gt=0, le=1), _SCHEMA]
 Factor = Annotated[Fraction, _EXACT, Field(gt=0, le=1000), _SCHEMA]

@@ -1,21 +1,19 @@
-"""The one exception whose message is meant for the person at the terminal, and what says that a
-disk is full."""
+"""The exception with a message for the user, and the errors of a full disk."""
 
 import errno
 import os
 
-# Of a quota, too.
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)  # the disk or the user's quota
 
 
 class Problem(Exception):
-    """Something a user can mend; one line saying what is wrong, where, and what to do."""
+    """An error that a user can correct; one line with what is wrong, where, and what to do."""
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Whether there was no room for what was to be written."""
+    """Return whether an error came from a full disk."""
     if isinstance(error, OSError) and error.errno in FULL_DISK:
         return True
-    # Errors of copytree and of safetensors hold the system's error in their text alone.
+    # Errors of copytree and safetensors contain the system's error only as text.
     signs = [text for n in FULL_DISK for text in (os.strerror(n), f"os error {n})")]
     return any(sign in str(error) for sign in signs)

@@ -1,4 +1,4 @@
-"""The checkout whose code runs: where it lies, and that it is the one that is meant."""
+"""The checkout whose code runs."""
 
 import os
 import sys
@@ -7,15 +7,14 @@ from pathlib import Path
 from ptq_dynamics.base.problem import Problem
 
 PACKAGE = "ptq_dynamics"
-# The folder workflow, which PYTHONPATH names where it is not installed, and the one it lies in.
-SOURCES = Path(__file__).resolve().parents[2]
+SOURCES = Path(__file__).resolve().parents[2]  # the folder `workflow`
 ROOT = SOURCES.parent
 
 
 def check(folder: Path) -> None:
-    """Raise `Problem` when `folder` is a checkout, but not the one whose code runs.
+    """Raise `Problem` if `folder` is another checkout than the one whose code runs.
 
-    Checkouts that share an environment otherwise run the one that was installed last.
+    With a shared environment, the checkout that was installed last would run.
     """
     own = folder / "workflow" / PACKAGE
     if own.is_dir() and not own.samefile(SOURCES / PACKAGE):
@@ -26,7 +25,7 @@ def check(folder: Path) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Variables with which `python` is this one, and runs this code."""
+    """Return variables with which `python` is this Python and runs this code."""
     programs = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     modules = filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")])
     return {"PYTHONPATH": os.pathsep.join(modules), "PATH": os.pathsep.join(programs)}

@@ -1,9 +1,8 @@
 """Digests of the code that a job's result depends on.
 
 A stage reaches, by name, functions, classes and constants of the package from its `run` and its
-settings. Comments, docstrings, annotations, texts of errors and the engine are left out. Names made
-at run time and effects of an import are not seen; tests/unit/test_rooms.py keeps them out of the
-package."""
+settings. A digest leaves out comments, docstrings, annotations, texts of errors and the engine. It
+cannot follow names made at run time; tests/unit/test_rooms.py keeps them out of the package."""
 
 import ast
 import hashlib
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +20,8 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
 
 ENGINE = f"{PACKAGE}.engine"
-WHOLE = "*"  # all that a module defines
-FILES = "[!.]*.py"  # but no editor's lock of a file
+WHOLE = "*"  # everything that a module defines
+FILES = "[!.]*.py"  # without lock files of editors
 DIGITS = 12
 LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
 PROGRESS = {"say", "maybe", "note"}
@@ -38,24 +38,23 @@ class Node(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Digests of what a job reaches, by module below the package, and the libraries it imports."""
+    """Digests of the code that a job reaches, by module, and the libraries that it imports."""
 
     modules: Mapping[str, str]
     libraries: frozenset[str]
 
 
 class Module:
-    """What the top level of a module binds, and what else it does."""
+    """The definitions, imports and other statements of a module."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.tree = tree
         self.defined = dict[str, list[ast.stmt]]()
         self.imports = dict[str, Import]()
         self.effects = list[ast.stmt]()
         for statement in tree.body:
             match statement:
                 case ast.Import() | ast.ImportFrom():
-                    self.imports |= dict(imported(statement))
+                    self.imports |= imported(statement)
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     self.defined.setdefault(name, []).append(statement)
                 case ast.Expr(value=ast.Constant()):
@@ -65,14 +64,13 @@ class Module:
                 case _:
                     if not isinstance(statement, ast.Assign | ast.AnnAssign):
                         self.effects.append(statement)
-                    # Also within another, as where a type checker is told another thing; else the
-                    # module would count as a whole for whoever takes that name.
+                    # Assignments within `if` or `try` define names, too.
                     for name in assigned(statement):
                         self.defined.setdefault(name, []).append(statement)
 
 
 def assigned(statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement assigns to, wherever in it."""
+    """Yield the names that a statement assigns to, at any depth."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -80,18 +78,20 @@ def assigned(statement: ast.stmt) -> Iterator[str]:
             yield from (each.id for each in names if isinstance(each, ast.Name))
 
 
-def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
-    """Names that an import binds, and what they stand for."""
+def imported(statement: ast.Import | ast.ImportFrom) -> dict[str, Import]:
+    """Return what the names stand for that an import binds."""
+    found = dict[str, Import]()
     for alias in statement.names:
         if isinstance(statement, ast.ImportFrom):
-            yield alias.asname or alias.name, (statement.module or "", (alias.name,))
+            found[alias.asname or alias.name] = statement.module or "", (alias.name,)
         else:
             module = alias.name if alias.asname else alias.name.split(".")[0]
-            yield alias.asname or module, (module, ())
+            found[alias.asname or module] = module, ()
+    return found
 
 
 class Program:
-    """The sources of a package below `root`, as they stand on disk when they are first read."""
+    """The sources of a package below `root`, each as it was when it was first read."""
 
     def __init__(self, root: Path = SOURCES, package: str = PACKAGE) -> None:
         self._package = package
@@ -103,7 +103,7 @@ class Program:
             self.files[".".join(folders if stem == "__init__" else [*folders, stem])] = path
 
     def code(self, roots: Iterable[Node]) -> Code:
-        """The code that some definitions reach."""
+        """Return the digests and libraries of all definitions that `roots` reach."""
         nodes, libraries = self.reach(roots)
         texts = dict[str, set[str]]()
         for node in sorted(nodes):
@@ -113,7 +113,7 @@ class Program:
         return Code(digests, frozenset(libraries))
 
     def reach(self, roots: Iterable[Node]) -> tuple[set[Node], set[str]]:
-        """All definitions that some reach, and the libraries that these import."""
+        """Return all definitions that `roots` reach, and the libraries that these import."""
         nodes, libraries, waiting = set[Node](), set[str](), list(roots)
         while waiting:
             node = waiting.pop()
@@ -126,15 +126,17 @@ class Program:
                 for base, *names in chains:
                     if base in imports:
                         source, within = imports[base]
-                        found = self._follow(source, (*within, *names))
-                        waiting += [found] if isinstance(found, Node) else []
-                        libraries |= {found} if isinstance(found, str) else set()
+                        match self._follow(source, (*within, *names)):
+                            case Node() as found:
+                                waiting.append(found)
+                            case str(library):
+                                libraries.add(library)
                     elif base in module.defined:
                         waiting.append(Node(node.module, base))
         return nodes, libraries
 
     def _follow(self, source: str, names: Chain) -> Node | str | None:
-        """The definition, or the library, that names in a module mean; None if the engine's."""
+        """Return the definition or library that names in a module mean; None for the engine."""
         while names and f"{source}.{names[0]}" in self.files:
             source, names = f"{source}.{names[0]}", names[1:]
         if source.split(".")[0] != self._package:
@@ -155,16 +157,16 @@ class Program:
         return self._modules[name]
 
     def _statements(self, node: Node) -> list[ast.stmt]:
-        """The statements of a definition, and what its module does when it is imported."""
+        """Return the statements of a definition, and those that its module runs on import."""
         module = self._module(node.module)
         if node.name == WHOLE:
-            return [*(each for found in module.defined.values() for each in found), *module.effects]
+            return [*chain.from_iterable(module.defined.values()), *module.effects]
         if node.name not in module.defined:
             raise Problem(f"{self.files[node.module]} has no {node.name}; write it there")
         return [*module.defined[node.name], *module.effects]
 
     def _part(self, statement: ast.stmt) -> tuple[str, set[Chain], dict[str, Import]]:
-        """Digest of a statement, the dotted names in it, and the names that it imports itself."""
+        """Return a statement's digest, the dotted names in it, and its own imports."""
         if id(statement) not in self._texts:
             left = _Stripped().visit(statement)
             chains, local, waiting = set[Chain](), dict[str, Import](), [left]
@@ -175,7 +177,7 @@ class Program:
                 elif found := _chain(node):
                     chains.add(found)
                 elif isinstance(node, ast.Import | ast.ImportFrom):
-                    local |= dict(imported(node))
+                    local |= imported(node)
                 else:
                     waiting += ast.iter_child_nodes(node)
             self._texts[id(statement)] = _digest([_text(left)]), chains, local
@@ -183,7 +185,7 @@ class Program:
 
 
 class _Stripped(ast.NodeTransformer):
-    """Leaves out what changes no result: docstrings, annotations, texts of errors, progress."""
+    """Removes docstrings, annotations, texts of errors and progress, which change no result."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         for each in ast.walk(node):
@@ -201,9 +203,8 @@ class _Stripped(ast.NodeTransformer):
         return None if isinstance(call, ast.Constant) or is_progress else self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        # Python 3.12 and later have an empty text at the end of nested formats.
-        empty = [each for each in node.values if isinstance(each, ast.Constant) and not each.value]
-        node.values = [each for each in node.values if each not in empty]
+        # Python 3.12 and later add an empty text at the end of nested formats.
+        node.values = [each for each in node.values if getattr(each, "value", True)]
         return self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
@@ -217,7 +218,7 @@ class _Stripped(ast.NodeTransformer):
 
 
 def _chain(node: ast.AST) -> Chain | None:
-    """A dotted name, `a.b.c`; None for all else."""
+    """Return the names of an expression such as `a.b.c`; None for any other."""
     names = list[str]()
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -226,7 +227,7 @@ def _chain(node: ast.AST) -> Chain | None:
 
 
 def _text(node: Any) -> str:
-    """A syntax tree as text that is the same on all versions of Python, without empty parts."""
+    """Return a syntax tree as text, the same in all versions of Python, without empty parts."""
     if isinstance(node, ast.AST):
         fields = {name: _text(part) for name, part in ast.iter_fields(node) if name not in LEFT_OUT}
         parts = [f"{name}={text}" for name, text in fields.items() if text]
@@ -241,7 +242,7 @@ def _digest(parts: Iterable[str]) -> str:
 
 
 def roots(stage: str, settings: Any) -> tuple[Node, ...]:
-    """A stage's `run`, the classes that its settings are made of, and the scripts of these."""
+    """Return a stage's `run`, the classes of its settings, and the scripts of these classes."""
     found = {Node(f"{PACKAGE}.{stage}", "run")}
     waiting = [settings]
     while waiting:
@@ -266,22 +267,22 @@ def _read(state: tuple[tuple[Path, int, int], ...]) -> Program:
 
 
 def program() -> Program:
-    """The sources as they are now; what was parsed of the same sources before is kept."""
+    """Return the present sources. Unchanged sources are parsed once."""
     status = {path: path.stat() for path in sorted((SOURCES / PACKAGE).rglob(FILES))}
     return _read(tuple((path, s.st_mtime_ns, s.st_size) for path, s in status.items()))
 
 
 def load(modules: Iterable[str]) -> None:
-    """Import modules of the package, but no script, as these run in other environments."""
+    """Import modules of the package, without scripts, which run in other environments."""
     for name in modules:
         if ".foreign." not in name:
             import_module(f"{PACKAGE}.{name}")
 
 
-_first = cache(program)  # for all that this process plans
+_first = cache(program)
 
 
 @cache
 def planned(found: tuple[Node, ...]) -> Code:
-    """The code that some definitions reach, by the sources when this process first asked."""
+    """Return the code that some definitions reach, in the sources at the first call."""
     return _first().code(found)

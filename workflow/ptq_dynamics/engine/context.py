@@ -1,4 +1,4 @@
-"""What a stage is given: its settings, its inputs, and a folder to write to."""
+"""The settings, inputs and folders that a stage gets."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ S = TypeVar("S", covariant=True)
 
 @dataclass
 class Progress:
-    """Plain lines of progress, on the terminal and in the job's log."""
+    """Lines of progress on the terminal and in the job's log."""
 
     name: str
     log: TextIO | None = None
@@ -22,10 +22,10 @@ class Progress:
     _last: float = field(default_factory=time.monotonic)
 
     def say(self, text: str) -> None:
-        """Print one line now."""
+        """Print one line."""
         self._last = time.monotonic()
         for stream in filter(None, (sys.stderr, self.log)):
-            # In one piece: jobs that run side by side share the stream.
+            # One call, because concurrent jobs share the stream.
             stream.write(f"{self.name}: {text}\n")
             stream.flush()
 
@@ -37,27 +37,19 @@ class Progress:
 
 @dataclass
 class Context(Generic[S]):
-    """One job as its stage sees it.
-
-    `settings` has the type that the stage's `run` names: `context: Context[Settings]`; `inputs`
-    are manifests by label; `out` is an empty folder (or, for a stage with `RESUMABLE = True`, what
-    an interrupted try left there) whose files become the result; `scratch` is for state that
-    survives an interruption; `earlier` is the folder of the job's last result, if any: what is
-    provably the same may be linked from there; `identity` is the hex digest of all that the result
-    depends on; `device_map` says how to spread a model that fits on no device, for accelerate.
-    """
+    """One job as its stage sees it."""
 
     name: str
-    settings: S
-    inputs: Mapping[str, list[Manifest]]
-    out: Path
-    scratch: Path
+    settings: S  # of the type that the stage's `run` names: `context: Context[Settings]`
+    inputs: Mapping[str, list[Manifest]]  # by label
+    out: Path  # its files become the result; empty at first, unless the stage is RESUMABLE
+    scratch: Path  # for state that survives an interruption
     progress: Progress
-    earlier: Path | None = None
-    identity: str = ""
-    device_map: str = "auto"
+    earlier: Path | None = None  # folder of the job's last result; equal files may be linked
+    identity: str = ""  # hex digest of everything that the result depends on
+    device_map: str = "auto"  # for accelerate: how to spread a model that fits on no device
 
     def input(self, label: str) -> Manifest:
-        """The only manifest under `label`."""
+        """Return the only manifest under `label`."""
         (manifest,) = self.inputs[label]
         return manifest

@@ -1,11 +1,10 @@
-"""Leases: on a result, and on the GPUs of a machine.
+"""Leases on results and on the GPUs of a machine.
 
-The process with the lease on a result works; others wait. The lease is a file with the owner's
-process, machine and a token, which the owner touches every few seconds. After `SECONDS` without a
-touch it is free, also for machines that share a file system.
+The owner of a lease on a result touches the lease file every few seconds. After `SECONDS` without a
+touch, another process may take the lease, also on another machine that shares the file system.
 
-The lease on a GPU is a lock that the kernel releases with its process, in a folder of the user for
-all checkouts. Where a scheduler assigns devices, nothing is leased.
+A lease on a GPU is a lock in a temporary folder of the user, which the kernel releases when the
+process ends. Where a scheduler assigns devices, no device is leased.
 """
 
 import os
@@ -24,29 +23,28 @@ from filelock import FileLock, SoftFileLease, Timeout
 
 from ptq_dynamics.base.problem import Problem
 
-SECONDS = 60.0  # without a sign of its owner, after which a lease is free
-BEAT = 5.0  # seconds between signs
-POLL = 0.2  # seconds between looks of a process that waits
+SECONDS = 60.0  # without a touch, after which a lease is free
+BEAT = 5.0  # seconds between touches
+POLL = 0.2  # seconds between the attempts of a waiting process
 # The devices that CUDA sees, by number or identity; libraries read it when they first use CUDA.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-# How many jobs of a build compute on one device at once; set where no scheduler gives devices.
+# Number of jobs on one device at the same time; set where no scheduler assigns devices.
 SHARED = "PTQ_DYNAMICS_JOBS_PER_DEVICE"
-# The devices that a job has, for the processes that it starts.
+# The devices that a job has leased, for the processes that it starts.
 LEASED = "PTQ_DYNAMICS_LEASED"
-DEVICE = re.compile(r"^GPU \d+:", flags=re.M)  # of `nvidia-smi -L`
 
-_locks = dict[str, FileLock]()  # on devices, which the kernel releases with this process
+_locks = list[FileLock]()  # on devices, kept until this process ends
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease that this process has."""
+    """A lease of this process."""
 
     path: Path
     token: str
 
     def require(self) -> None:
-        """Raise `Problem` unless the lease is still that of this process."""
+        """Raise `Problem` if this process has lost the lease."""
         with suppress(OSError):
             if self.token in self.path.read_text(encoding="utf-8"):
                 return
@@ -58,8 +56,8 @@ class Lease:
 
 @contextmanager
 def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
-    """Hold the lease `path`; says in one line which process it waits for. Should the lease be lost,
-    the process is ended as by a signal."""
+    """Hold the lease `path`, and print a line if another process has it. A process that loses the
+    lease is terminated."""
     lock = SoftFileLease(
         path,
         lease_duration=SECONDS,
@@ -74,7 +72,7 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         while not lock.is_locked:
             with suppress(Timeout):
                 lock.acquire(timeout=BEAT)
-            # Who was killed before it wrote its name leaves an empty file, which would stay.
+            # A process that was killed early leaves an empty file, which filelock never removes.
             with suppress(OSError):
                 if path.stat().st_size == 0:
                     path.unlink()
@@ -82,7 +80,7 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
     try:
         yield lease
     except Exception:
-        # A process that lost its lease finds nothing where it was; that is the error to report.
+        # After a loss of the lease, all other errors follow from it.
         lease.require()
         raise
     finally:
@@ -90,7 +88,7 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
 
 
 def visible() -> list[str]:
-    """The devices that CUDA would see now, found without CUDA."""
+    """List the devices that CUDA would see, without using CUDA."""
     chosen = os.environ.get(VISIBLE)
     if chosen is not None:
         return [name for name in map(str.strip, chosen.split(",")) if name not in ("", "-1")]
@@ -99,15 +97,14 @@ def visible() -> list[str]:
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return []
-    return [str(number) for number in range(len(DEVICE.findall(listed.stdout)))]
+    return re.findall(r"^GPU (\d+):", listed.stdout, flags=re.M)
 
 
 def take_devices(count: int, say: Callable[[str], None]) -> None:
-    """Have `count` devices, or all where there are fewer, as the only ones that CUDA sees, until
-    this process ends; says in one line when it has to wait for other jobs.
+    """Lease `count` devices, or all if there are fewer, until this process ends. CUDA then sees no
+    others. Prints a line if other jobs have the devices.
 
-    None are leased for a `count` of 0, without a GPU, by a process that a job with a lease has
-    started, or where a scheduler gives each job its own.
+    Leases none where `SHARED` is unset, and for a process that a job with a lease has started.
     """
     if not (count and SHARED in os.environ and LEASED not in os.environ and (names := visible())):
         return
@@ -120,12 +117,12 @@ def take_devices(count: int, say: Callable[[str], None]) -> None:
     while not found:
         time.sleep(POLL)
         found = _take(folder, names, count)
-    _locks.update(found)
-    os.environ[VISIBLE] = os.environ[LEASED] = ",".join(_locks)
+    _locks.extend(found.values())
+    os.environ[VISIBLE] = os.environ[LEASED] = ",".join(sorted(found, key=names.index))
 
 
 def _take(folder: Path, names: list[str], count: int) -> dict[str, FileLock]:
-    """A lock on so many devices, those with the fewest jobs first; none where fewer are free."""
+    """Lock `count` devices, those with the fewest jobs first; none if fewer are free."""
     found = dict[str, FileLock]()
     for slot, name in product(range(int(os.environ[SHARED])), names):
         lock = FileLock(folder / f"{re.sub('[^A-Za-z0-9._-]', '_', name)}-{slot}.lock")
@@ -133,8 +130,5 @@ def _take(folder: Path, names: list[str], count: int) -> dict[str, FileLock]:
             with suppress(Timeout):
                 lock.acquire(blocking=False)
                 found[name] = lock
-    if len(found) < count:
-        for lock in found.values():
-            lock.release()
-        return {}
-    return {name: found[name] for name in names if name in found}
+    # A lock without a reference is released.
+    return found if len(found) == count else {}

@@ -1,5 +1,4 @@
-"""The machine, the device and the libraries that a process computes with, and the commit of the
-code."""
+"""The machine, the device, the libraries and the commit that a process computes with."""
 
 import importlib.metadata
 import os
@@ -12,18 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 
-# Of x86 and ARM, the widest first, as Linux calls them.
+# Flags of x86 and ARM processors in Linux, the widest first.
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
 CODE = (".py", ".smk", "Snakefile", ".yaml")
-# What jobs read of a checkout.
+# Parts of a checkout that jobs read.
 READ = ("workflow", "config", "envs", "Snakefile", "pyproject.toml")
-# Distributions whose name is not that of the module they install.
+# Distributions by module, where the names differ.
 DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}
-# Distributions that compute for another one, which imports them.
+# Distributions that compute for the one that imports them.
 BEHIND = {
     "llmcompressor": ("compressed-tensors",),
     "lm_eval": ("datasets", "jinja2", "tokenizers"),
@@ -32,8 +30,8 @@ BEHIND = {
 
 @dataclass(frozen=True)
 class Machine:
-    """Kind of machine, without its name; memory in bytes; the widest vector instructions, on which
-    the order of sums depends, and so the last bits of results."""
+    """Kind of machine, without its name; memory in bytes. The last bits of results depend on the
+    widest vector instructions, which set the order of sums."""
 
     system: str
     architecture: str
@@ -46,7 +44,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Device:
-    """The accelerator that the job used, or the CPU; peak memory in bytes."""
+    """The device that a job used; peak memory in bytes."""
 
     kind: str
     name: str | None = None
@@ -56,8 +54,8 @@ class Device:
 
 @dataclass(frozen=True)
 class Git:
-    """The commit of the code's repository; whether files that the job reads differ from it, and
-    which, the first few; and the commit's tree, which a rebase may keep. Old records lack both."""
+    """A commit, its tree (which a rebase may keep), whether files that jobs read differ from the
+    commit, and the first of these files. Old records lack tree and files."""
 
     commit: str
     dirty: bool
@@ -70,12 +68,11 @@ class Git:
 
 
 def this() -> Machine:
-    """The machine that this process runs on."""
-    # What Linux says of the first core.
+    """Describe the machine that this process runs on."""
     known = dict[str, str]()
     with suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
-        known = dict(re.findall(r"^(.*?)\s*: *(.*?) *$", text, flags=re.M))
+        first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
+        known = dict(re.findall(r"^(.*?)\s*: *(.*?) *$", first, flags=re.M))
     flags = known.get("flags", known.get("Features", "")).split()
     return Machine(
         system=platform.system(),
@@ -89,7 +86,7 @@ def this() -> Machine:
 
 
 def device() -> Device:
-    """The device that this process used."""
+    """Describe the device that this process used."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return Device("cpu")
@@ -99,9 +96,10 @@ def device() -> Device:
 
 @cache
 def commit(*more: str, root: Path = ROOT) -> Git | None:
-    """The commit of the code when first asked; None where git refuses, or no repository holds it,
-    as in a folder that another one ignores. Edited are files that jobs read, or that lie in `more`:
-    any that it holds, and code or configuration that it does not hold."""
+    """Return the commit of the code at the first call, or None if the code is in no repository.
+
+    Edits count in files that jobs read, and below `more`. Among untracked files, only code and
+    configuration count."""
     listing = ("status", "--porcelain", "-z", "-uall", "--no-renames", "--", *READ, *more)
     try:
         _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
@@ -114,7 +112,7 @@ def commit(*more: str, root: Path = ROOT) -> Git | None:
 
 
 def history(root: Path = ROOT) -> set[str]:
-    """The commits that HEAD descends from, and their trees; none where git lacks some of them."""
+    """Return the commits up to HEAD, and their trees; none in a shallow clone."""
     with suppress(OSError, subprocess.CalledProcessError):
         if _git(root, "rev-parse", "--is-shallow-repository").strip() == "false":
             return {*_git(root, "log", "--format=%H %T").split()}
@@ -123,19 +121,20 @@ def history(root: Path = ROOT) -> set[str]:
 
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
-    # Whoever calls, as a hook, may have named another repository.
+    # The variables of a git hook name another repository.
     known = os.environ.items()
     own = {n: v for n, v in known if not n.startswith("GIT_") or n.startswith("GIT_CONFIG")}
-    how: Any = {"check": True, "capture_output": True, "text": True, "errors": "replace"}
-    return str(subprocess.run(command, env={**own, "LC_ALL": "C"}, **how).stdout)
+    return subprocess.check_output(
+        command, env={**own, "LC_ALL": "C"}, stderr=subprocess.DEVNULL, text=True, errors="replace"
+    )
 
 
 def versions(modules: Iterable[str], distributions: Iterable[str] = ()) -> dict[str, str]:
-    """Version of the distributions that modules are from, of those behind them, and of others by
-    their own name; "absent" where one is not installed."""
+    """Return the versions of the distributions of modules, of those behind them, and of further
+    `distributions`; "absent" if one is not installed."""
     names = {DISTRIBUTION.get(name, name) for name in {*modules} - sys.stdlib_module_names}
     names |= {other for name in names for other in BEHIND.get(name, ())}
-    # Without a build tag: +cpu and +cu130 are of one release, so results move between machines.
+    # Without a build tag such as +cpu, results are up to date on other machines, too.
     return {
         name: (installed(name) or "absent").split("+")[0]
         for name in sorted({*names, *distributions})
@@ -144,7 +143,7 @@ def versions(modules: Iterable[str], distributions: Iterable[str] = ()) -> dict[
 
 @cache
 def installed(distribution: str) -> str | None:
-    """The installed version with its build tag, when first asked; None where it is absent."""
+    """Return the installed version with its build tag; None if there is none."""
     with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
     return None

@@ -56,7 +56,7 @@ class Manifest:
                 self.restore(self)
                 found = read(self.path)
                 self.files, self.facts = found.files, found.facts
-            is_known = _written(self._mark(name)) == _written(path)
+            is_known = written(self._mark(name)) == written(path)
             if harm := self._differs(name, deep=not is_known):
                 raise Problem(f"{harm}; {mend}")
             self.mark([] if is_known else [name])
@@ -70,9 +70,9 @@ class Manifest:
             if self.files[name]["size"] >= LARGE:
                 # Some folders are read-only.
                 with suppress(OSError):
-                    written, mark = _written(self.folder / name), self._mark(name)
+                    time, mark = written(self.folder / name), self._mark(name)
                     mark.touch()
-                    os.utime(mark, ns=(written, written))
+                    os.utime(mark, ns=(time, time))
 
     def _mark(self, name: str) -> Path:
         return self.folder / f".verified-{self.files[name]['sha256'][:16]}"
@@ -125,8 +125,8 @@ class Manifest:
         return json.dumps({"manifest": self.digest(), "files": sorted(names)}, indent=1) + "\n"
 
 
-def _written(path: Path) -> int:
-    """When a file was last written, in ns; 0 of a file that is missing."""
+def written(path: Path) -> int:
+    """Return when a file was last written, in ns; 0 if it is missing."""
     with suppress(OSError):
         return path.stat().st_mtime_ns
     return 0

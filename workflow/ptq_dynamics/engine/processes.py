@@ -1,7 +1,7 @@
-"""Processes that a job starts, which end with it: also when it is killed, on Linux and macOS.
+"""Child processes of a job, which end with it, even if the job is killed.
 
-This file is also the program that stands in between, `python processes.py PIPE COMMAND...`, as the
-first of a session: it runs the command, and ends all of the session when who waits for it is gone.
+This file is also the program between the two, `python processes.py PIPE COMMAND...`. It leads a new
+session, runs the command, and kills the session when the other end of the pipe closes.
 """
 
 import os
@@ -10,20 +10,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess
 
 
 def run(
     command: Sequence[str], environment: Mapping[str, str], *, is_heard: bool = False
 ) -> CompletedProcess[str]:
-    """Run a command to its end, in a session that ends with this process. What it prints is kept;
-    if it `is_heard`, its errors and progress go where those of this process go."""
-    # The kernel closes the end that stays here with this process.
+    """Run a command and return its output. If it `is_heard`, its stderr goes to that of this
+    process."""
+    # The kernel closes the writing end with this process.
     reader, writer = os.pipe()
     try:
         return subprocess.run(
-            [sys.executable, "-I", "-S", str(Path(__file__)), str(reader), *command],
+            [sys.executable, "-I", "-S", __file__, str(reader), *command],
             env=environment,
             stdin=DEVNULL,
             stdout=PIPE,

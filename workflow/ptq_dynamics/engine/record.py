@@ -1,4 +1,4 @@
-"""Records: who, what, when and where of one result, written beside its manifest."""
+"""Records: how a result was made, written beside its manifest."""
 
 import datetime
 import hashlib
@@ -22,14 +22,14 @@ from ptq_dynamics.engine.manifest import Files, Manifest
 from ptq_dynamics.engine.paths import MANIFEST, beside
 
 VERSION = 4
-SEAL = "digest"  # of the text of a record, where this is empty
-TRAINED = "tokens_processed"  # the fact of a run that says on how many tokens
+SEAL = "digest"  # the key with the digest of the record's text, in which this value is empty
+TRAINED = "tokens_processed"  # the fact of a run with its number of tokens
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """A declaration that another specification gives the same result: why, when (UTC), what
-    differs, and the identity that the result had before."""
+    """A declaration that another specification gives the same result: reason, time (UTC),
+    differences, and the earlier identity of the result."""
 
     reason: str
     when: str
@@ -39,17 +39,11 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Record:
-    """How a result came to be; times in UTC and seconds, memory in bytes.
+    """How a result was made; times in UTC and seconds, memory in bytes."""
 
-    `job` is the specification; `inputs` maps paths of manifests to their digests; `files` and
-    `facts` are those of the result's manifest; `cpu_seconds` are those of all processes of the
-    job, `peak_memory` that of the largest one. With `accepted` specifications, `job` is the last.
-    `second` describes how dropped files that were built again differ from the first ones.
-    """
-
-    job: Mapping[str, Any]
-    inputs: Mapping[str, str]
-    files: Files
+    job: Mapping[str, Any]  # the specification; with `accepted` ones, the last
+    inputs: Mapping[str, str]  # digests of manifests by path
+    files: Files  # as in the manifest
     facts: dict[str, Any]
     packages: Mapping[str, str | None]
     git: Git | None
@@ -57,44 +51,44 @@ class Record:
     device: Device
     started: str
     seconds: float
-    cpu_seconds: float
-    peak_memory: int
+    cpu_seconds: float  # of all processes of the job
+    peak_memory: int  # of the largest process
     threads: int | None
     processes: int
     accepted: tuple[Acceptance, ...] = ()
-    second: str = ""
+    second: str = ""  # how files that were dropped and built again differ from the first
     version: int = VERSION
 
     def text(self) -> str:
-        """The record as it stands on disk, with a digest of itself."""
+        """Return the content of the record's file, with a digest of itself."""
         content = {**asdict(self), SEAL: ""}
         text = json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
         return text.replace(_seal(""), _seal(hashlib.sha256(text.encode()).hexdigest()), 1)
 
     def manifest(self, path: Path) -> Manifest:
-        """The manifest of the result, which lies at `path`."""
+        """Return the manifest of the result, for `path`."""
         return Manifest(path, self.files, self.facts)
 
     @property
     def identity(self) -> str:
-        """Hex digest of all that the result depends on."""
+        """Hex digest of everything that the result depends on."""
         return identity(self.job, self.inputs)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know of an up-to-date result, in words."""
+        """Remarks about an up-to-date result."""
         edits = [f"made by commit {self.git}"] if self.git and self.git.dirty else []
         accepted = (f"accepted: {each.reason}" for each in self.accepted)
         return (*accepted, *[self.second] * bool(self.second), *edits)
 
     @property
     def carried(self) -> str:
-        """The identity that the result was made with, which its pictures carry."""
+        """The identity at the time of the run, which is also in the files of a figure."""
         return self.accepted[0].identity if self.accepted else self.identity
 
 
 def identity(job: Mapping[str, Any], digests: Mapping[str, str]) -> str:
-    """Hex digest of a specification, and of the manifests that the job reads by their paths."""
+    """Return the hex digest of a specification and of the digests of its inputs by path."""
     inputs = {label: [digests[path] for path in paths] for label, paths in job["inputs"].items()}
     return hashlib.sha256(canonical([job, inputs]).encode()).hexdigest()
 
@@ -104,8 +98,8 @@ def _seal(digest: str) -> str:
 
 
 def read(path: Path, text: str | None = None) -> Record:
-    """Read a record, or take its `text` from an archive, and verify its seal; `Problem` where it is
-    missing, damaged or old."""
+    """Read a record, or its `text` from an archive, and verify its digest. Raises `Problem` if it
+    is missing, damaged or old."""
     mend = f"remove {path} and build again"
     try:
         text = path.read_text(encoding="utf-8") if text is None else text
@@ -125,7 +119,7 @@ def read(path: Path, text: str | None = None) -> Record:
         raise Problem(f"{path} is no record ({reason}); {mend}") from None
 
 
-# To build it takes longer than to read a hundred records with it.
+# Building it takes longer than reading a hundred records.
 _reader = cache(lambda: TypeAdapter(Record))
 
 
@@ -137,8 +131,7 @@ def describe(
     started: datetime.datetime,
     seconds: float,
 ) -> Record:
-    """The record of a result that was made in this process and its children; `commit` is that of
-    the code when the job read it."""
+    """Return the record of a result of this process and its children."""
     own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     unit = 1 if sys.platform == "darwin" else 1024
     return Record(

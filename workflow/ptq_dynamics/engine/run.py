@@ -1,9 +1,8 @@
 """Run one job: `python -m ptq_dynamics.engine.run FILE [--devices N] [--restore | --compare]`.
 
-FILE is the job's specification, or the record of a result. It computes on N GPUs, if any; it only
-makes dropped files again, or makes the result again and compares. The job runs in the process that
-has the large libraries ready where there is one, else in this one. Hundreds of jobs start here, so
-what only the job itself needs is imported when it runs.
+FILE is a specification, or the record of a result. The job leases N GPUs. `--restore` rebuilds
+dropped files; `--compare` runs the job again and compares the results. The job runs in the warm
+process (`engine.warm`) if there is one. Imports are few, because hundreds of jobs start here.
 """
 
 import json
@@ -17,10 +16,9 @@ from typing import Any
 from ptq_dynamics.engine import signals
 
 VARIABLE = "PTQ_DYNAMICS_WARM"
-ALONE = b"-"  # answers a job that has to run without the warm process
-# Libraries' own progress bars and hints would bury the lines of jobs; tokenizers' threads do not
-# survive a fork; llm-compressor warns on import that there is no GPU; matplotlib takes the backend
-# of whoever starts the build.
+ALONE = b"-"  # the answer to a job that has to run without the warm process
+# No progress bars and hints of libraries among the lines of jobs. Threads of tokenizers do not
+# survive a fork. The user's settings of matplotlib do not apply.
 QUIET = {
     "TQDM_DISABLE": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -32,13 +30,12 @@ QUIET = {
 
 
 def delegate(job: Mapping[str, Any], **how: Any) -> int | None:
-    """Exit status of the job, which the warm process runs as `execute.execute` does; None where
-    there is no such process."""
-    request = {"job": job, "how": how, "environment": dict(os.environ)}
+    """Run a job in the warm process and return its exit status; None if there is no process."""
+    request = {"job": job, "how": how, "environment": {**os.environ}, "directory": os.getcwd()}
     with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
         connection.connect(os.environ.get(VARIABLE, ""))
         socket.send_fds(connection, [b"!"], [1, 2])
-        connection.sendall(json.dumps({**request, "directory": os.getcwd()}).encode() + b"\n")
+        connection.sendall(json.dumps(request).encode() + b"\n")
         if answer := connection.recv(9):
             return None if answer == ALONE else int(answer)
         name = f"{job['stage']} {job['name']}"
@@ -48,19 +45,14 @@ def delegate(job: Mapping[str, Any], **how: Any) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job of the command line; exit status 0 when its result is published."""
+    """Run the job of the command line and return its exit status."""
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
     how = {"restoring": "--restore" in flags, "comparing": "--compare" in flags}
-    try:
-        with open(file, encoding="utf-8") as opened:
-            found = json.load(opened)
-        spec: dict[str, Any] = found.get("job", found)
-    except (OSError, ValueError, AttributeError) as error:
-        sys.stderr.write(f"error: {file} is no job ({error}); run snakemake again\n")
-        return 1
+    with open(file, encoding="utf-8") as opened:
+        found = json.load(opened)
+    spec: dict[str, Any] = found.get("job", found)
     os.environ.update(QUIET)
-    # A variable that the user has set comes first.
     if devices:
         os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(devices))
     status = None if how["comparing"] else delegate(spec, devices=devices, **how)

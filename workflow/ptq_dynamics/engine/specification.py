@@ -1,8 +1,8 @@
-"""Jobs, and the specification of each: all that its result depends on, beside its inputs' bytes;
-and whether a result is up to date: its record against that, its inputs and its files.
+"""Jobs and their specifications, and whether a result is up to date.
 
-Planning writes a specification beside its result where it differs; it is an ordinary input of the
-job's rule. The manifest of a result that is out of date goes, so that Snakemake runs the job.
+A specification holds everything that a result depends on, except the bytes of the inputs. Planning
+writes it beside the result; Snakemake reads it as an input. Planning removes the manifest of an
+outdated result, so Snakemake runs the job.
 """
 
 import json
@@ -31,21 +31,19 @@ SEED = re.compile(r" seed (\d+)")  # in the label of an input
 
 @dataclass(frozen=True)
 class Job:
-    """One job: the module of its stage, its name and folder (and the stem of its files, if shared),
-    the manifests that it reads by label, its settings, and the distributions whose files it
-    reads."""
+    """One job."""
 
-    stage: str
+    stage: str  # its module, below the package
     name: str
     folder: str
-    inputs: Mapping[str, list[str]]
+    inputs: Mapping[str, list[str]]  # paths of manifests by label
     settings: Any
-    stem: str | None = None
-    distributions: tuple[str, ...] = ()
+    stem: str | None = None  # of its files, in a shared folder
+    distributions: tuple[str, ...] = ()  # whose files it reads
 
     @cached_property
     def paths(self) -> Paths:
-        """Where the parts of the job's result lie."""
+        """Paths of the job's result."""
         return Paths(Path(self.folder), self.stem)
 
     @cached_property
@@ -59,14 +57,14 @@ class Job:
         return self.under()
 
     def under(self, *words: str) -> list[str]:
-        """Paths of the manifests under the labels that begin with these words, or under all."""
+        """List the manifests under labels that begin with one of `words`, by default all."""
         groups = self.inputs.items()
         found = (paths for label, paths in groups if not words or label.split()[0] in words)
         return list(chain.from_iterable(found))
 
     @cached_property
     def code(self) -> code.Code:
-        """The code and the libraries that the job's result depends on."""
+        """The code and libraries that the result depends on."""
         return code.planned(code.roots(self.stage, self.settings))
 
     @cached_property
@@ -83,15 +81,10 @@ class Job:
             "libraries": versions(self.code.libraries, self.distributions),
         }
 
-    @property
-    def text(self) -> str:
-        """The specification as it stands on disk."""
-        return json.dumps(self.spec, sort_keys=True, indent=1, allow_nan=False) + "\n"
-
 
 def stale(spec: Mapping[str, Any], paths: Paths, *, deep: bool = False) -> list[str]:
-    """Why a result is not what its specification makes of its inputs, in words, the root cause
-    first; empty where it is. `deep` compares the bytes of its files, and not sizes alone."""
+    """Return the reasons why a result is missing, outdated or damaged, the root cause first; none
+    if it is up to date. `deep` compares the bytes of its files, not only their sizes."""
     try:
         found = record.read(paths.record)
     except Problem as problem:
@@ -100,7 +93,7 @@ def stale(spec: Mapping[str, Any], paths: Paths, *, deep: bool = False) -> list[
     for path in (path for group in spec["inputs"].values() for path in group):
         if found.inputs.get(path, "") != (now := digest_of(path)):
             reasons.append(f"its input {path} is {'other' if now else 'missing'}")
-    # Who compares bytes mends all damage, also of what an input's damage alone would not reach.
+    # `deep` also finds damage in a result that is outdated for another reason.
     result = found.manifest(paths.manifest)
     if (deep or not reasons) and (harm := result.harm(deep)):
         return [f"{DAMAGED}: {harm}", *reasons]
@@ -108,7 +101,7 @@ def stale(spec: Mapping[str, Any], paths: Paths, *, deep: bool = False) -> list[
 
 
 def digest_of(path: str) -> str | None:
-    """Digest of a manifest as it is now, or else by the record beside it; None without both."""
+    """Return the digest of a manifest, or of the one in the record beside it; None without both."""
     with suppress(OSError):
         return sha256(Path(path))
     with suppress(Problem):
@@ -117,7 +110,7 @@ def digest_of(path: str) -> str | None:
 
 
 def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
-    """What differs between two specifications, a line a key: `method.damping 0.05 → 0.01`."""
+    """Yield the differences of two specifications, such as `method.damping 0.05 → 0.01`."""
     if _are_entries(before) and _are_entries(now) and len(before) == len(now):
         before, now = dict(enumerate(before)), dict(enumerate(now))
     if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
@@ -129,13 +122,12 @@ def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
         yield from dict.fromkeys(_differing_inputs(before, now))
     else:
         for key in dict.fromkeys((*before, *now)):
-            # The first level names parts of a specification.
             name = key if not place or place == "settings" else f"{place}.{key}"
             yield from differences(before.get(key), now.get(key), name)
 
 
 def _differing_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What differs between inputs by label, where labels that differ in the seed alone are one."""
+    """Yield the differences of inputs by label, in one line for all seeds of a label."""
     seeds = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for found, labels in zip(seeds, (before, now), strict=True):
         for label in labels:
@@ -161,34 +153,33 @@ def _shown(value: Any) -> str:
 
 
 def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
-    """Have the times of a job's files say whether its result is up to date; whether it is. It
-    `waits` when an input is not.
+    """Set the files of a job so that Snakemake runs it if its result is outdated. Return whether
+    the result is up to date; it is not if an input is outdated (`waits`).
 
-    An up-to-date result gets its manifest back where that is missing, with a time after those of
-    its inputs; so adopted and copied results, undone edits and a lost .snakemake run nothing. Any
-    other loses it, since Snakemake makes nothing again for a target that is there. With `deep`, the
-    bytes of all files are compared; a damaged result loses its record.
+    An up-to-date result gets a manifest that is newer than its inputs. An outdated one loses its
+    manifest, and with `deep` a damaged one its record, too.
     """
-    paths, before = job.paths, _time(job.paths.manifest)
+    paths, before = job.paths, manifest.written(job.paths.manifest)
     reasons = stale(job.spec, paths, deep=deep)
     paths.folder.mkdir(parents=True, exist_ok=True)
-    _write_if_other(paths.spec, job.text)
+    text = json.dumps(job.spec, sort_keys=True, indent=1, allow_nan=False) + "\n"
+    _write_if_other(paths.spec, text)
     if reasons or waits:
         if deep and reasons and paths.record.exists() and reasons[0].startswith(DAMAGED):
             paths.record.unlink()
-        # Unless another build has published it meanwhile.
-        if _time(paths.manifest) == before:
+        # Another build may have published it meanwhile.
+        if manifest.written(paths.manifest) == before:
             paths.manifest.unlink(missing_ok=True)
         return False
     restore_manifest(paths)
-    latest = max(_time(path) for path in (*map(Path, job.needs), paths.spec))
-    if latest > _time(paths.manifest):
+    latest = max(manifest.written(path) for path in (*map(Path, job.needs), paths.spec))
+    if latest > manifest.written(paths.manifest):
         os.utime(paths.manifest, ns=(latest, latest))
     return True
 
 
 def restore_manifest(paths: Paths) -> None:
-    """Write the manifest of a result again as its record has it, unless it stands there so."""
+    """Write the manifest of a result from its record if it is missing or different."""
     _write_if_other(paths.manifest, record.read(paths.record).manifest(paths.manifest).text())
 
 
@@ -197,11 +188,3 @@ def _write_if_other(path: Path, text: str) -> None:
         if path.read_text(encoding="utf-8") == text:
             return
     write_atomically(path, text)
-
-
-def _time(path: Path) -> int:
-    """When a file was last written, in ns; 0 where there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0

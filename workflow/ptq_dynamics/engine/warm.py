@@ -1,10 +1,9 @@
-"""A process that has imported the large libraries of its jobs already and forks one child per job.
+"""A process that has imported the large libraries of its jobs and forks one child per job.
 
-Importing torch and transformers takes seconds, a small job less. While Snakemake runs on one
-machine, it keeps one such process. A job (`run.delegate`) finds the process by the variable
+Importing torch and transformers takes seconds; a small job takes less. While Snakemake runs on one
+machine, it keeps one such process. A job (`run.delegate`) finds it by the variable
 `PTQ_DYNAMICS_WARM`, sends its specification, environment and standard streams, and waits for the
-exit status. After an edit of the package the process ends, and the next build has another. Jobs
-give the same results without it.
+exit status. After an edit of the package the process ends. Jobs give the same results without it.
 """
 
 import gc
@@ -23,20 +22,20 @@ from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.lease import VISIBLE, visible
 from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE
 
-# glibc otherwise gives each step's large tensors back to the system and asks for them again.
+# By default, glibc returns large tensors to the system after each step and requests them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
-# CUDA does not survive a fork: what this process imports must not find a device to begin it on.
+# CUDA does not survive a fork, so imports in this process must not find a device.
 HIDDEN = {VISIBLE: "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-PATIENCE = 5.0  # seconds in which a client has to say what its job is
-BEGINNING = 30.0  # in which CUDA has to begin
+PATIENCE = 5.0  # seconds in which a client has to send its request
+BEGINNING = 30.0  # seconds in which CUDA has to start
 BITS = "bitsandbytes"
-# What jobs import of the libraries they compute with, and takes seconds.
+# Modules of libraries that jobs import and that take seconds.
 MODULES = (
     "transformers.models.gpt_neox.modeling_gpt_neox",
     BITS,
@@ -55,21 +54,22 @@ _known = set[str]()  # modules and libraries that are imported
 
 
 def start() -> None:
-    """Start a server for this process and its children; it ends when this process ends."""
+    """Start a server for this process and its children."""
     with suppress(OSError):
         address = f"{tempfile.mkdtemp(prefix='ptq-dynamics-')}/socket"
         command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address, *visible()]
-        # The kernel closes the pipe with this process, whatever ends it. Jobs get the signals of a
-        # terminal from those who wait for them.
         environment = {**os.environ, **ALLOCATOR, **HIDDEN}
+        # The kernel closes the pipe, and so ends the server, with this process. The server gets no
+        # signals from the terminal; a job ends when its client does.
         _servers.append(Popen(command, stdin=PIPE, env=environment, start_new_session=True))
         os.environ[VARIABLE] = address
 
 
 def serve(address: str, *devices: str) -> None:
-    """For every connection, import what its job imports, unless an earlier one did, and fork a
-    child, until stdin ends. Jobs that connect meanwhile wait: on few cores, that is sooner than if
-    each imported for itself. `devices` are those that jobs may compute on."""
+    """For each connection, import the libraries of its job and fork a child, until stdin ends.
+
+    Other jobs wait during an import: on few cores, that is faster than one import per job. Jobs may
+    use the `devices`."""
     from ptq_dynamics.engine import code, machine
 
     os.environ.update(QUIET)
@@ -79,11 +79,11 @@ def serve(address: str, *devices: str) -> None:
         sources = code.program()
         machine.commit()
         while listener in select.select([listener, sys.stdin], [], [])[0]:
-            # Jobs that have connected go on without.
+            # Jobs that have connected run without this process.
             if code.program() is not sources:
                 return
             connection, _ = listener.accept()
-            # A client may be killed before it has said all.
+            # A client may be killed before it has sent its request.
             with connection, connection.makefile("rb") as stream, suppress(OSError, ValueError):
                 connection.settimeout(PATIENCE)
                 _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
@@ -95,7 +95,7 @@ def serve(address: str, *devices: str) -> None:
                         return
                     if os.fork() == 0:
                         listener.close()
-                        _serve_one(connection, stream, descriptors, request)
+                        _serve_one(connection, descriptors, request)
                 finally:
                     for descriptor in descriptors:
                         os.close(descriptor)
@@ -105,8 +105,8 @@ def serve(address: str, *devices: str) -> None:
 
 
 def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
-    """Import what a job imports, and parse its sources; whether a child of this process can run
-    it: some may begin CUDA all the same, and a job says itself what cannot be imported."""
+    """Import the modules of a job and parse their sources. Return whether a child can run the job;
+    without this process, the job reports a failing import itself."""
     from ptq_dynamics.engine import code
 
     if (names := {*job["code"], *job["libraries"]}) <= _known:
@@ -126,19 +126,19 @@ def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
             return False
         torch.set_num_threads(1)
     _known.update(names)
-    # The garbage collector of a child would otherwise touch, and so copy, all of this memory.
+    # The garbage collector of a child would otherwise write to, and so copy, all of this memory.
     gc.collect()
     gc.freeze()
     return True
 
 
 def _can_begin_cuda(torch: Any, device: str) -> bool:
-    """Whether a child of this process can compute on a device."""
+    """Return whether a child of this process can compute on a device."""
 
     def begin() -> None:
         with suppress(Exception):
             os.environ[VISIBLE] = device
-            # Where CUDA cannot be used at all, jobs compute on the CPU.
+            # If CUDA is not available at all, jobs compute on the CPU.
             torch.ones(1, device="cuda" if torch.cuda.is_available() else "cpu").item()
             os._exit(0)
         os._exit(1)
@@ -150,10 +150,8 @@ def _can_begin_cuda(torch: Any, device: str) -> bool:
     return child.exitcode == 0
 
 
-def _serve_one(
-    connection: socket.socket, stream: BinaryIO, descriptors: list[int], request: Any
-) -> NoReturn:
-    """Run the job of a connection and end this child, whatever its client does."""
+def _serve_one(connection: socket.socket, descriptors: list[int], request: Any) -> NoReturn:
+    """Run the job of a connection and end this child."""
     from ptq_dynamics.engine.execute import execute
 
     status = 1
@@ -165,7 +163,7 @@ def _serve_one(
         os.environ.update(request["environment"])
         os.chdir(request["directory"])
         signals.end_at_once()
-        threading.Thread(target=_attend, args=(stream,), daemon=True).start()
+        threading.Thread(target=_attend, args=(connection,), daemon=True).start()
         if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
             sys.modules["torch"].set_num_threads(int(threads))
         status = execute(request["job"], **request["how"])
@@ -176,10 +174,10 @@ def _serve_one(
         os._exit(status)
 
 
-def _attend(stream: BinaryIO) -> None:
-    """End the job once its client has gone."""
+def _attend(connection: socket.socket) -> None:
+    """End the job when its client ends."""
     with suppress(OSError):
-        stream.read(1)
+        connection.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

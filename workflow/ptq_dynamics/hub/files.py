@@ -1,5 +1,4 @@
-"""Files of a repository on the hub: which make a checkpoint, and how they are had: the hub's own
-library downloads them, and they count once they have the bytes of their digests there."""
+"""Files of a repository on the hub: which belong to a checkpoint, and how they are downloaded."""
 
 import hashlib
 import os
@@ -16,7 +15,7 @@ from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem, is_full_disk
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
-INDEX = ".index.json"  # ends the name of the file that says which shard has which weights
+INDEX = ".index.json"  # suffix of the file that maps weights to shards
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 
 _TOKENIZER = re.compile(
@@ -24,13 +23,12 @@ _TOKENIZER = re.compile(
     r"vocab\.txt|merges\.txt|chat_template\.jinja"
 )
 _SMALL = re.compile(rf"(generation_)?config\.json|{_TOKENIZER.pattern}")
-# The names that transformers gives weights; others beside them are adapters, or copies in the
-# formats of other tools.
+# Names of weights in transformers; other weights are adapters, or in formats of other tools.
 _SAFE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 _PICKLED = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?")
 _FETCHED = "|".join(each.pattern for each in (_SMALL, _SAFE, _PICKLED))
 
-# Whether a file of a name is part of a tokenizer, or of a checkpoint that needs no conversion.
+# Both take a file's name; a checkpoint here is one that needs no conversion.
 is_of_tokenizer = _TOKENIZER.fullmatch
 is_of_checkpoint = re.compile(f"{_SMALL.pattern}|{_SAFE.pattern}").fullmatch
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
@@ -39,15 +37,15 @@ Part = Literal["checkpoint", "tokenizer"]
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file in the top folder of a repository: `size` in bytes; `digest` is `sha256:HEX` of its
-    bytes where it lies in large file storage, else `git-sha1:HEX`, its name in git."""
+    """A file in the top folder of a repository; `size` in bytes; `digest` is `sha256:HEX` for large
+    file storage, else `git-sha1:HEX`."""
 
     name: Annotated[str, Field(pattern=f"^({_FETCHED})$")]
     size: int
     digest: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40})$")]
 
     def matches(self, path: Path) -> bool:
-        """Whether there are just this file's bytes at `path`."""
+        """Return whether `path` has this file's size and digest."""
         if not path.is_file() or path.stat().st_size != self.size:
             return False
         kind, _, digest = self.digest.partition(":")
@@ -59,8 +57,8 @@ class HubFile:
 
 
 def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
-    """What a part of a repository is made of, by name; a checkpoint of configuration, tokenizer and
-    weights, which are pickled ones only where there are no others. Empty where it is not whole."""
+    """Return the files of a part of a repository by name; none if the part is incomplete. Pickled
+    weights count only if there are no others."""
     found = {file.name: file for file in sorted(files, key=lambda file: file.name)}
     if part == "tokenizer":
         return tuple(file for name, file in found.items() if _TOKENIZER.fullmatch(name))
@@ -72,7 +70,7 @@ def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
 
 @dataclass(frozen=True)
 class Source:
-    """A repository at a revision, which is at `commit`."""
+    """A repository at a revision, and the commit of this revision."""
 
     repository: str
     revision: str
@@ -85,11 +83,9 @@ class Source:
 def obtain(
     source: Source, file: HubFile, target: Path, near: Iterable[Path], scratch: Path
 ) -> None:
-    """Have a file at `target`, with just the bytes of its digest.
-
-    It is linked from a place in `near` or the hub's cache, else downloaded below `scratch`, on the
-    file system of `target`. Raises `Problem` when it cannot be had.
-    """
+    """Put a file with the right digest at `target`: a link to a path in `near` or in the hub's
+    cache, else a download through `scratch`, on the file system of `target`. Raises `Problem` if
+    this fails."""
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     place = (source.repository, file.name)
@@ -97,32 +93,32 @@ def obtain(
     for path in (*near, *([Path(cached).resolve()] if isinstance(cached, str) else [])):
         if file.matches(path):
             target.unlink(missing_ok=True)
-            # One file under two names: weights are large, and neither name is ever written through.
+            # Weights are large, and no process writes into either file.
             try:
                 os.link(path, target)
             except OSError:
                 shutil.copyfile(path, target)  # from another file system
             return
     try:
-        # Forced: from the cache the library would copy wrong bytes.
+        # Without force, the library would copy damaged files of its cache.
         downloaded = hf_hub_download(
             *place, revision=source.commit, local_dir=scratch, force_download=True
         )
-    # Proxies and mirrors make it raise all kinds.
+    # Proxies and mirrors lead to many types of errors.
     except Exception as error:
         if is_full_disk(error):
             raise
         raise explained(error, source, file.name) from error
     if not file.matches(Path(downloaded)):
         raise Problem(
-            f"{source}: {file.name} came with bytes that are not those of its digest {file.digest} "
-            f"at commit {source.commit[:12]}; see to proxies, and run the command again"
+            f"{source}: the downloaded {file.name} differs from its digest {file.digest} at commit "
+            f"{source.commit[:12]}; check proxies, and run the command again"
         )
     os.replace(downloaded, target)
 
 
 def explained(error: Exception, source: Source, what: str) -> Problem:
-    """Why something cannot be had from the hub, and what to do, in one line."""
+    """Return an error of the hub as a `Problem` that states what to do."""
     from huggingface_hub import constants, errors
 
     lock = "correct its name in config/families.yaml, then run ptq-dynamics lock"
@@ -134,11 +130,11 @@ def explained(error: Exception, source: Source, what: str) -> Problem:
             reason = f"there is no such revision or commit; {lock}"
         case _ if status in (401, 403):
             page = f"{constants.ENDPOINT}/{source.repository}"
-            reason = f"the hub gives no access; accept its terms at {page}, then run hf auth login"
+            reason = f"the hub denies access; accept its terms at {page}, then run hf auth login"
         case _:
             said = " ".join(str(error).split()) or type(error).__name__
             reason = (
-                f"{what} cannot be had ({said}); check the network, its proxy and HF_HUB_OFFLINE, "
-                "and run the same command again"
+                f"{what} cannot be downloaded ({said}); check the network, its proxy and "
+                "HF_HUB_OFFLINE, and run the same command again"
             )
     return Problem(f"{source}: {reason}")

@@ -1,4 +1,4 @@
-"""Checkpoints in local folders: which there are, and what their files say without being loaded."""
+"""Checkpoints in local folders, and their properties without loading the weights."""
 
 import json
 import re
@@ -12,9 +12,9 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub.files import CONFIG, INDEX, SAFE, is_of_checkpoint
 
 STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
-# What configurations of transformers call the number of tokens that a model reads.
+# Names of the context length in configurations of transformers.
 CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx")
-UNLIMITED = 1 << 20  # tokens, where a model sets no limit
+UNLIMITED = 1 << 20  # context length in tokens of a model without a limit
 # Models whose linear layers are saved transposed, [in, out].
 TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})
 
@@ -29,9 +29,9 @@ class LocalFile:
 
 
 def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None]:
-    """The subfolders with a checkpoint by the steps that `pattern` finds in their names; or the
-    folder itself, without a step. Raises `Problem` where there is none, or a step is there
-    twice."""
+    """Return the subfolders with a checkpoint and the steps that `pattern` finds in their names, or
+    the folder itself without a step. Raises `Problem` if there is none, or two have the same
+    step."""
     if not folder.is_dir():
         raise Problem(f"{folder} is no folder; correct the path")
     if not pattern.groups:
@@ -42,7 +42,7 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
         if match is None or not match[1].isdecimal():
             continue
         if not (path / CONFIG).is_file():
-            # A checkpoint may hold states of optimizers in folders.
+            # A checkpoint may have subfolders with the states of optimizers.
             if not is_one:
                 raise Problem(
                     f"{path} has no {CONFIG}; save the whole model there, or move it away"
@@ -58,8 +58,8 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
 
 
 def files(folder: Path) -> tuple[LocalFile, ...]:
-    """The files that make the checkpoint in a folder, by name; `Problem` where its weights are not
-    whole safetensors."""
+    """Return the files of the checkpoint in a folder. Raises `Problem` if its weights are not
+    complete safetensors."""
     found, needed = listed(folder, is_of_checkpoint), {SAFE}
     names = {each.name for each in found}
     if SAFE not in names and (index := folder / (SAFE + INDEX)).is_file():
@@ -76,16 +76,16 @@ def files(folder: Path) -> tuple[LocalFile, ...]:
 
 
 def listed(folder: Path, is_one: Callable[[str], object]) -> tuple[LocalFile, ...]:
-    """The files in a folder whose names are of a kind, by name."""
+    """Return the files in a folder whose names satisfy `is_one`, by name."""
     every = (each for each in sorted(folder.iterdir()) if each.is_file() and is_one(each.name))
     found = ((each.name, each.stat()) for each in every)
     return tuple(LocalFile(name, about.st_size, about.st_mtime_ns) for name, about in found)
 
 
 def about(config: Mapping[str, Any], metadata: Any) -> dict[str, Any]:
-    """The fields of a model that is `train.architectures.given`, and its vocabulary, from its
-    config.json and the metadata of its safetensors, as huggingface_hub reads it."""
-    # Of several parts, such as text and images, the one of text.
+    """Return the fields of a model (`train.architectures.given`) and its vocabulary, from its
+    config.json and the metadata of its safetensors that huggingface_hub reads."""
+    # A model of text and images has a part for text.
     config = {**config, **(config.get("text_config") or {})}
     parts = metadata.files_metadata.values()
     shapes = {name: each.shape for part in parts for name, each in part.tensors.items()}

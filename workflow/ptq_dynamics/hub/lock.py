@@ -1,6 +1,6 @@
-"""The lock file of the public families: at which commit each revision is, with which files.
+"""The lock file of the public families: the commit and files of each revision.
 
-Branches of the hub move; what was locked is fetched to the bit or not at all.
+Branches of the hub move. A locked file is downloaded with equal bytes, or not at all.
 """
 
 import json
@@ -26,14 +26,13 @@ TOGETHER = 8  # requests
 
 @dataclass(frozen=True)
 class Entry:
-    """A revision as it was locked: the commit, and the files that make its checkpoint or its
-    tokenizer, by name."""
+    """A locked revision: its commit, and the files of its checkpoint or tokenizer by name."""
 
     commit: Annotated[str, Field(pattern=files.COMMIT.pattern)]
     files: tuple[HubFile, ...]
 
 
-# By repository, then by revision, or by another key of what is `Wanted`.
+# By repository, then by `Wanted.key`.
 Lock = dict[str, dict[str, Entry]]
 
 
@@ -47,13 +46,12 @@ class Wanted:
 
     @property
     def key(self) -> str:
-        """Its name in the lock."""
-        # Several revisions share one tokenizer.
+        """The name in the lock file; several revisions share one tokenizer."""
         return self.part if self.part == "tokenizer" else self.revision
 
 
 def read(path: Path = LOCK) -> Lock:
-    """The lock file, empty where there is none; `Problem` when it is not one."""
+    """Read the lock file; empty if there is none. Raises `Problem` if it is invalid."""
     try:
         return TypeAdapter(Lock).validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -66,8 +64,8 @@ def read(path: Path = LOCK) -> Lock:
 
 
 def resolve(wanted: Wanted) -> Entry:
-    """Ask the hub where a revision is now, or its cache where HF_HUB_OFFLINE is set; `Problem` when
-    it says nothing, or the part is not there."""
+    """Return the present commit and files of a revision on the hub, or in its cache if
+    HF_HUB_OFFLINE is set. Raises `Problem` if they are missing."""
     from huggingface_hub import HfApi, constants
 
     if constants.HF_HUB_OFFLINE:
@@ -78,17 +76,17 @@ def resolve(wanted: Wanted) -> Entry:
         about = HfApi().model_info(
             repository, revision=revision, files_metadata=True, timeout=TIMEOUT
         )
-    # Proxies and mirrors make the library raise all kinds.
+    # Proxies and mirrors lead to many types of errors.
     except Exception as error:
         raise explained(error, source, "the list of files") from error
     found = files.choose(wanted.part, (_file(each, source) for each in about.siblings or ()))
     if not found or about.sha is None:
-        raise Problem(f"{source} has no whole {wanted.part}; correct config/families.yaml")
+        raise Problem(f"{source} has no complete {wanted.part}; correct config/families.yaml")
     return Entry(about.sha, found)
 
 
 def _cached(wanted: Wanted) -> Entry:
-    """A revision as the hub's cache has it, whose copies have their digests as names."""
+    """Return a revision in the hub's cache, where the digest of a file is the name of its copy."""
     kinds = {64: "sha256", 40: "git-sha1"}
     for about in _in_cache(wanted.repository):
         if wanted.revision in about.refs:
@@ -101,7 +99,7 @@ def _cached(wanted: Wanted) -> Entry:
             if found := files.choose(wanted.part, every):
                 return Entry(about.commit_hash, found)
     raise Problem(
-        f"{wanted.repository}@{wanted.revision} is not whole in the hub's cache; unset "
+        f"{wanted.repository}@{wanted.revision} is not complete in the hub's cache; unset "
         "HF_HUB_OFFLINE to download it"
     )
 
@@ -116,7 +114,7 @@ def _in_cache(repository: str) -> Iterator[Any]:
 
 
 def revisions(repository: str, pattern: str) -> list[str]:
-    """Branches and tags whose names fit a pattern of the shell; `Problem` where there are none."""
+    """Return the branches and tags that match a shell pattern. Raises `Problem` if none does."""
     from huggingface_hub import HfApi, constants
 
     if constants.HF_HUB_OFFLINE:
@@ -134,7 +132,7 @@ def revisions(repository: str, pattern: str) -> list[str]:
 
 
 def model(repository: str, revision: str, commit: str) -> dict[str, Any]:
-    """What the files of a revision say of its model (`folders.about`)."""
+    """Return the properties of the model at a revision (`folders.about`)."""
     import huggingface_hub as hub
 
     try:
@@ -161,11 +159,8 @@ def _file(about: Any, source: Source) -> HubFile:
 
 
 def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
-    """Bring the entries of `wanted` up to date in the lock file, which is written whole; how many
-    are, and why others not.
-
-    Each that moved is said in one line; what fails, and what is not wanted, stays as it was.
-    """
+    """Bring the entries of `wanted` up to date in the lock file. Return how many are, and the
+    errors of the others, which stay as before. Prints a line for each revision that has moved."""
     entries, failed = read(path), list[str]()
     with ThreadPoolExecutor(TOGETHER) as pool:
         asked = {one: pool.submit(resolve, one) for one in sorted(set(wanted))}
@@ -177,7 +172,7 @@ def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
             continue
         known = entries.setdefault(one.repository, {}).get(one.key)
         if known is not None and one.part == "tokenizer" and known.files == found.files:
-            # At other commits of the repository too; where it was taken from, it stays.
+            # An equal tokenizer at another commit keeps its entry.
             continue
         if known is not None and known.commit != found.commit:
             commits = f"from {known.commit[:12]} to {found.commit[:12]}"

@@ -25,36 +25,34 @@ from transformers.pytorch_utils import Conv1D
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
 
-# bitsandbytes logs a line per layer call: inputs are cast to float16 to be rounded.
+# bitsandbytes logs a warning for each call of a layer, since it casts inputs to float16.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
-# Nothing is downloaded, and code that comes with a model does not run.
+# transformers downloads no files, and does not run the code of a model.
 LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-# What files that hold no model lead to.
+# Errors of files without a model.
 UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError)
-# What a model takes for what it computes, as a factor on its weights.
-BESIDE = 1.25
-# What configurations call the number of experts.
+BESIDE = 1.25  # memory of a model with its activations, relative to its weights
+# Names of the number of experts in configurations of transformers.
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-OFFLOADED = "offloaded"  # weights that fit nowhere else, while a job has them
+OFFLOADED = "offloaded"  # folder of weights that fit into no memory
 
 
 def device() -> torch.device:
-    """The first GPU where there is one, else the CPU."""
+    """Return the first GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def inputs_device(model: nn.Module) -> torch.device:
-    """Where the inputs of a model go, spread or not."""
+    """Return the device for the inputs of a model, also of one that is spread over devices."""
     found = next(model.parameters()).device
     return device() if found.type == "meta" else found
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:
-    """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`;
-    packed weights are unpacked. Within `offloading`, one that does not fit there is spread
-    over devices, memory and disk; its parameters that are not on a device are empty. Raises
-    `Problem` where a value is not finite."""
+    """Load a model for evaluation on `device()`, by default in its own dtype; packed weights are
+    unpacked. Within `offloading`, a model that does not fit is spread over devices, memory and
+    disk; parameters on no device are empty. Raises `Problem` if a value is not finite."""
     spread: dict[str, Any] = {}
     try:
         if (allowed := _spreading.get()) is not None:
@@ -77,21 +75,21 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
         if not weight.is_meta and weight.itemsize > 1 and not weight.isfinite().all():
             raise Problem(
                 f"{folder}: {name} has values that are not finite; leave {folder.name} out, or "
-                "make it again"
+                "rebuild it"
             )
     if not spread:
         nn.Module.to(model, device())
     return model.eval()
 
 
-# How models are spread, in accelerate's words; None where none is.
+# Options of accelerate for spreading models; None outside of `offloading`.
 _spreading: ContextVar[dict[str, Any] | None] = ContextVar("_spreading", default=None)
 
 
 @contextmanager
 def offloading(scratch: Path, device_map: str = "auto") -> Iterator[None]:
-    """Models that are loaded meanwhile may be spread as accelerate's `device_map` says, also into a
-    folder in `scratch`, which is gone afterwards."""
+    """Let models be spread with accelerate's `device_map`, also into a temporary folder in
+    `scratch`."""
     folder = scratch / OFFLOADED
     token = _spreading.set({"device_map": device_map, "offload_folder": folder})
     try:
@@ -102,23 +100,23 @@ def offloading(scratch: Path, device_map: str = "auto") -> Iterator[None]:
 
 
 def room() -> dict[int | str, int]:
-    """Bytes that weights may take of every GPU, by its number, and then of memory, `cpu`."""
+    """Return the bytes for weights on every GPU, by its number, and in memory, `cpu`."""
     return {where: int(bytes_ / BESIDE) for where, bytes_ in get_max_memory().items()}
 
 
 def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """The model saved in `folder`, on no device, in its own dtype unless told."""
+    """Return the model in `folder` on the meta device, by default in its own dtype."""
     config = AutoConfig.from_pretrained(folder, **LOCAL)
     with torch.device("meta"):
         return plain(AutoModelForCausalLM.from_config(config, dtype=dtype or config.dtype))
 
 
 def _read(folder: Path, **options: Any) -> PreTrainedModel:
-    """The model in a folder, whose layers after Conv1D (GPT-2) become ordinary linear ones."""
+    """Read a model without moving it to a device; see `plain`."""
     options |= {"output_loading_info": True}
     about = packed.config(folder).get("quantization_config", {})
     if about.get("quant_method") in (packed.COMPRESSED, packed.GPTQ):
-        # Quicker than transformers' own way through compressed-tensors, and with equal bits.
+        # Faster than transformers with compressed-tensors, and with equal bits.
         config = AutoConfig.from_pretrained(folder, **LOCAL)
         del config.quantization_config
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
@@ -132,7 +130,7 @@ def _read(folder: Path, **options: Any) -> PreTrainedModel:
         auto: Any = AutoModelForCausalLM
         model, read = auto.from_pretrained(folder, **LOCAL, **options)
     if read["missing_keys"]:
-        # transformers would go on with random ones.
+        # transformers would continue with random weights.
         raise ValueError(f"no weights for {min(read['missing_keys'])}")
     return plain(model)
 
@@ -142,8 +140,8 @@ def _transposed(model: nn.Module) -> list[tuple[str, Conv1D]]:
 
 
 def plain(model: PreTrainedModel) -> PreTrainedModel:
-    """A model whose linear layers are ordinary ones: in place of those that are saved transposed,
-    `Conv1D`, with the mark `transposed`, and of experts that lie in one tensor."""
+    """Replace layers of `Conv1D` (GPT-2), and experts in one tensor, by ordinary linear layers. A
+    layer that replaces a `Conv1D` has the attribute `transposed`."""
     for name, layer in _transposed(model):
         with torch.device(layer.weight.device):
             twin: Any = nn.Linear(layer.nx, layer.nf, dtype=layer.weight.dtype)
@@ -160,8 +158,8 @@ def plain(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def dequantized(folder: Path) -> dict[str, Tensor]:
-    """The plain state dict, float32 on the CPU, of any saved checkpoint, quantized or not; that of
-    a rescaled model (AWQ) is scaled back."""
+    """Return the state dict of any checkpoint, float32 on the CPU, dequantized, and without the
+    scaling of AWQ."""
     model = load(folder)
     if getattr(model, "hf_quantizer", None) is not None:
         model = model.dequantize(dtype=torch.float32)
@@ -170,7 +168,7 @@ def dequantized(folder: Path) -> dict[str, Tensor]:
 
 
 def token_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    """Next-token cross-entropy in nats, float32 [batch, length], of int64 inputs and targets."""
+    """Return the cross-entropy in nats, float32 [batch, length], of int64 inputs and targets."""
     logits = model(inputs, use_cache=False).logits.float()
     losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     return losses.view_as(targets)
@@ -178,14 +176,15 @@ def token_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 
 @torch.no_grad()
 def block_losses(model: nn.Module, blocks: Tensor, batch_size: int) -> Tensor:
-    """Mean next-token cross-entropy in nats of every block, float32 [blocks] on the CPU."""
+    """Return the mean cross-entropy in nats of each block of tokens, float32 [blocks] on the
+    CPU."""
     batches = blocks.to(inputs_device(model)).split(batch_size)
     parts = (token_losses(model, each[:, :-1], each[:, 1:]).mean(dim=1) for each in batches)
     return torch.cat([part.cpu() for part in parts])
 
 
 def left_out(model: nn.Module, taken: Container[str]) -> list[str]:
-    """Matrices in the blocks of a model that belong to none of the layers `taken`."""
+    """Return the names of matrices in the transformer blocks outside of the layers `taken`."""
     return [
         name
         for name, weight in model.named_parameters()
@@ -195,8 +194,8 @@ def left_out(model: nn.Module, taken: Container[str]) -> list[str]:
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
-    """The linear layers of the transformer blocks by module path: what is quantized (section 3).
-    Blocks are told by their place in a list of layers, whatever the architecture calls them."""
+    """Return the linear layers of the transformer blocks by module path, which are quantized
+    (section 3). A number in the path marks a block."""
     return {
         name: module
         for name, module in model.named_modules()

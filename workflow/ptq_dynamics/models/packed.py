@@ -1,7 +1,7 @@
-"""Integer weights on a grid, and how checkpoint folders hold them packed.
+"""Integer weights on a grid, and their packed formats in checkpoint folders.
 
-Formats: `pack-quantized` of compressed-tensors, and `gptq` of GPTQModel for groups in activation
-order, both little-endian streams of bits in int32 words with 2**(bits-1) added."""
+The formats are `pack-quantized` of compressed-tensors, and `gptq` of GPTQModel for groups in
+activation order. Both are little-endian streams of bits in int32 words with 2**(bits-1) added."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,67 +16,63 @@ from torch import Tensor
 
 CONFIG = "config.json"
 COMPRESSED, GPTQ = "compressed-tensors", "gptq"
-# Of a rescaled model: LAYER.rows and LAYER.columns are what a layer's weights had been multiplied
-# by, other entries are parameters as they were before.
+# File of a rescaled model: factors of each layer's weights (LAYER.rows and LAYER.columns), and
+# other parameters before the scaling.
 SCALING = "scaling.safetensors"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A layer's weights as scale[o, g] * (code[o, i] - zero[o, g]), g the group of column i.
-
-    codes: int8 [out, in], from -2**(bits-1) on. scales: floating point [out, groups], in the dtype
-    of the weights. zeros: int8 [out, groups], or None where all are 0. columns: int32 [in], the
-    group of every column, or None where groups are of neighbours."""
+    """A layer's weights as scale[o, g] * (code[o, i] - zero[o, g]), g the group of column i."""
 
     bits: int
-    codes: Tensor
-    scales: Tensor
-    zeros: Tensor | None = None
-    columns: Tensor | None = None
+    codes: Tensor  # int8 [out, in], at least -2**(bits-1)
+    scales: Tensor  # floating point [out, groups], in the dtype of the weights
+    zeros: Tensor | None = None  # int8 [out, groups], or None if all are 0
+    columns: Tensor | None = None  # int32 [in], each column's group, or None if in order
 
     @property
     def group_size(self) -> int:
-        """Columns in a group."""
+        """Number of columns in a group."""
         return self.codes.shape[1] // self.scales.shape[1]
 
     def groups(self) -> Tensor:
-        """Group of every column, int32 [in]."""
+        """Return the group of each column, int32 [in]."""
         if self.columns is not None:
             return self.columns
         columns = torch.arange(self.codes.shape[1], dtype=torch.int32, device=self.codes.device)
         return columns // self.group_size
 
     def steps(self) -> Tensor:
-        """Codes less their zero points, int16 [out, in]."""
+        """Return the codes minus their zero points, int16 [out, in]."""
         codes = self.codes.short()
         if self.zeros is None:
             return codes
         return codes - self.zeros[:, self.groups().long()].short()
 
     def weight(self) -> Tensor:
-        """The weights, [out, in] in the dtype of the scales."""
+        """Return the weights, [out, in], in the dtype of the scales."""
         return self.steps().to(self.scales.dtype).mul_(self.scales[:, self.groups().long()])
 
 
 def config(folder: Path) -> dict[str, Any]:
-    """The config.json of the checkpoint in `folder`."""
+    """Read the config.json of the checkpoint in `folder`."""
     return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
 
 
 def grids(folder: Path) -> dict[str, Grid]:
-    """The packed layers of the checkpoint in `folder`, by module path."""
+    """Read the packed layers of the checkpoint in `folder`, by module path."""
     return _split(folder)[0]
 
 
 def state(folder: Path) -> dict[str, Tensor]:
-    """State dict of a packed checkpoint, its weights unpacked, under their names on disk."""
+    """Read the state dict of a packed checkpoint, with unpacked weights."""
     layers, others = _split(folder)
     return others | {f"{name}.weight": grid.weight() for name, grid in layers.items()}
 
 
 def unscaled(folder: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state dict of the checkpoint in `folder` with the scaling taken back, if it had one."""
+    """Return a state dict without the scaling of the checkpoint in `folder`, if it has one."""
     path = folder / SCALING
     scaling = load_file(path) if path.exists() else {}
     found = {
@@ -87,7 +83,7 @@ def unscaled(folder: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def unscaled_weight(layer: str, weight: Tensor, scaling: Mapping[str, Tensor]) -> Tensor:
-    """The weights of a layer, [out, in], with its scaling taken back, if it had one."""
+    """Return the weights of a layer, [out, in], without its scaling, if it has one."""
     if (rows := scaling.get(f"{layer}.rows")) is not None:
         weight = weight / rows[:, None]
     columns = scaling.get(f"{layer}.columns")
@@ -121,7 +117,7 @@ def _compressed(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
 
 
 def gptq(tensors: dict[str, Tensor], bits: int) -> dict[str, Grid]:
-    """The layers as GPTQModel packs them, whose entries are taken out of `tensors`."""
+    """Return the layers in the format of GPTQModel, and remove their entries from `tensors`."""
     return {name: _gptq(name, tensors, bits) for name in _with(tensors, ".qweight")}
 
 
