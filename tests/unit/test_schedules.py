@@ -6,14 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.train.schedules import (
-    Constant,
-    Cosine,
-    StageSchedule,
-    Wsd,
-    learning_rate,
-    phase,
-)
+from ptq_dynamics.train.schedules import Constant, Cosine, StageSchedule, Wsd, learning_rate, phase
 
 
 @st.composite

@@ -215,10 +215,7 @@ def test_two_builds_of_one_figure_at_once_end_well_and_make_nothing_twice(built,
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["--config", "scale=smoke", "figures=fig99"],
-            ["FIGURES: no figure 'fig99'", "nearest"],
-        ),
+        (["--config", "scale=smoke", "figures=fig99"], ["FIGURES: no figure 'fig99'", "nearest"]),
         (["--config", "scale=huge"], ["SCALE: no scale 'huge'", "gpu"]),
         (["--config", "scal=smoke"], ["scal: unknown key", "did you mean 'scale'?"]),
         (["--config", "scale=smoke", "seed=x"], ["seed is 'x'", "integer"]),
