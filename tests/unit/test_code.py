@@ -19,7 +19,7 @@ STAGE = '''
 import json
 import numpy as np
 from p.base import LIMIT, Shape, helper, other
-from p import tools
+from p import tools as kit
 class Settings(Shape):
     """Fields."""
     bits: int = 4
@@ -31,19 +31,22 @@ def run(context: "Context[Settings]") -> dict:
     if not context:
         raise ValueError(f"no context {LIMIT}")
     assert context, "still none"
-    return {"a": helper(np.zeros(3)), "b": tools.deep.used(nn), "d": tools.again}
+    return {"a": helper(np.zeros(3)), "b": kit.deep.used(nn), "d": kit.again}
 def beside():
     return other
 '''
 BASE = '''
 """Shared."""
 LIMIT = UPPER = 3
+UNIT = 1
 class Shape:
     width: int
     def area(self):
-        return self.width
+        return self.width * UNIT
 def helper(x, *, by=2):
-    return json_of(x) * by
+    def inner():
+        return json_of(x)
+    return inner() * by
 def json_of(x):
     return x
 def other():
@@ -100,6 +103,7 @@ SOMETHING = [
     ("stage", "import numpy as np", "import numpy as np\nnp.seterr()", "stage"),
     ("base", "LIMIT = UPPER = 3", "LIMIT = UPPER = 4", "base"),
     ("base", "by=2", "by=3", "base"),
+    ("base", "return json_of(x)", "return -json_of(x)", "base"),
     ("base", "    return x\n", "    return -x\n", "base"),
     ("base", "def json_of", "@cache\ndef json_of", "base"),
     ("tools/deep", "    return x\n", "    return -x\n", "tools.deep"),
@@ -126,15 +130,15 @@ def test_classes_of_settings_count_as_a_whole_and_so_does_what_they_name(tmp_pat
     settings = Node("p.stage", "Settings")
     plain, more = program.code([ROOT]), program.code([ROOT, settings])
     assert plain.modules.keys() == more.modules.keys() == {"stage", "base", "tools.deep"}
-    text = BASE.replace("return self.width", "return 2 * self.width")
-    other = write(tmp_path / "other", {**PROGRAM, "base": text})
-    assert other.code([ROOT]) == plain and other.code([ROOT, settings]) != more
+    for old, new in (("return self.width", "return 2 * self.width"), ("UNIT = 1", "UNIT = 2")):
+        other = write(tmp_path / new, {**PROGRAM, "base": BASE.replace(old, new)})
+        assert other.code([ROOT]) == plain and other.code([ROOT, settings]) != more
     field = STAGE.replace("bits: int = 4", "bits: float = 4")
     assert write(tmp_path / "field", {**PROGRAM, "stage": field}).code([settings]).modules != (
         program.code([settings]).modules
     )
     # A field that has the name of an imported module reaches nothing of that.
-    named = STAGE.replace("bits: int = 4", "tools: int = 4")
+    named = STAGE.replace("bits: int = 4", "kit: int = 4")
     found = write(tmp_path / "named", {**PROGRAM, "stage": named}).code([settings])
     assert found.modules.keys() == {"stage", "base"}
 
