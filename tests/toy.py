@@ -156,9 +156,11 @@ class Toy:
 
     def python(self, *arguments: str, **environment: str) -> CompletedProcess[str]:
         """Run Python in the checkout to its end."""
-        process = self.begin(*arguments, **environment)
+        return self._ended(self.begin(*arguments, **environment))
+
+    def _ended(self, process: Popen[str]) -> CompletedProcess[str]:
         said = process.communicate(timeout=60)
-        return CompletedProcess(arguments, process.returncode, *said)
+        return CompletedProcess(process.args, process.returncode, *said)
 
     def settle(self, **choice: Any) -> dict[str, bool]:
         """Settle all jobs; whether each is up to date, by its stage's name."""
@@ -169,15 +171,12 @@ class Toy:
 
     def start(self, name: str, *options: str, **environment: str) -> Popen[str]:
         """Start a job that was settled."""
-        return self.begin(
-            "-m", "ptq_dynamics.engine.run", self.specs[name], *options, **environment
-        )
+        command = ("-m", "ptq_dynamics.engine.run", self.specs[name])
+        return self.begin(*command, *options, **environment)
 
     def run(self, name: str, *options: str, **environment: str) -> CompletedProcess[str]:
         """Run a job that was settled to its end."""
-        process = self.start(name, *options, **environment)
-        said = process.communicate(timeout=60)
-        return CompletedProcess(name, process.returncode, *said)
+        return self._ended(self.start(name, *options, **environment))
 
     def build(self, **choice: Any) -> dict[str, str]:
         """Settle, and run what is outdated as Snakemake does; what each job said."""

@@ -1,4 +1,4 @@
-"""Components, read in blocks of columns, against the same sums over stacked checkpoints."""
+"""Components, read in blocks of columns, against stacked checkpoints."""
 
 import shutil
 from types import SimpleNamespace
@@ -38,18 +38,6 @@ def stacked(job, trunk, branch, average):
     return rows, torch.stack(vectors)
 
 
-def scores_of(matrix, width, count):
-    """Scores from a matrix that is held as a whole, by columns of `width`."""
-    gram = torch.zeros(len(matrix), len(matrix), dtype=torch.float64)
-    for block in torch.split(matrix, width, dim=1):
-        centred = block.double() - block.double().mean(dim=0)
-        gram += centred @ centred.T
-    values, vectors = torch.linalg.eigh(gram)
-    scores = vectors.flip(1)[:, :count] * values.flip(0)[:count].sqrt()
-    largest = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
-    return scores * largest.sign()
-
-
 @pytest.mark.parametrize("width", [components.BLOCK, 997], ids=["one", "many"])
 def test_scores_are_those_of_stacked_checkpoints_to_the_byte(
     workspace, job, stacked, width, tmp_path, monkeypatch
@@ -59,7 +47,7 @@ def test_scores_are_those_of_stacked_checkpoints_to_the_byte(
     built = workspace.build(job)
     rows, matrix = stacked
     table = pd.DataFrame(rows)
-    scores = scores_of(matrix, width, 2)
+    scores, _ = components.pca(torch.split(matrix, width, dim=1), 2)
     table["pc1"], table["pc2"] = scores[:, 0].tolist(), scores[:, 1].tolist()
     table.to_csv(tmp_path / "scores.csv", index=False)
     expected = (tmp_path / "scores.csv").read_bytes()

@@ -14,14 +14,7 @@ from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
-from support import (
-    SCALE,
-    artifacts,
-    differing,
-    job_file,
-    python,
-    specification,
-)
+from support import SCALE, artifacts, differing, job_file, python, specification
 from transformers import AutoTokenizer
 
 CONFIG = SCALE["corpora"]["main"]

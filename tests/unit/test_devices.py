@@ -57,12 +57,7 @@ def end(holder):
 
 @pytest.mark.parametrize(
     ("chosen", "names"),
-    [
-        ("0,1", ["0", "1"]),
-        (" 4 , GPU-8932f937 ", ["4", "GPU-8932f937"]),
-        ("", []),
-        ("-1", []),
-    ],
+    [("0,1", ["0", "1"]), (" 4 , GPU-8932f937 ", ["4", "GPU-8932f937"]), ("", []), ("-1", [])],
 )
 def test_the_devices_of_a_users_choice_are_those_that_cuda_takes(chosen, names, monkeypatch):
     monkeypatch.setenv(VISIBLE, chosen)

@@ -18,7 +18,6 @@ from support import ROOT, edit_yaml, one_line, plan
 pytestmark = pytest.mark.slow
 
 SMALL = ("smoke", "laptop", "gpu")
-HEX = "0123456789abcdef"
 
 
 def runs_of(made):

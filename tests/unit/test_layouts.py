@@ -1,7 +1,6 @@
 """Layouts draw any number of curves, quantizers and seeds, or are refused in one line."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
 from ptq_dynamics.figures.layouts.onset import described
@@ -134,12 +133,6 @@ def test_draws_are_averaged_and_their_error_is_added(tmp_path):
     assert np.allclose(three.y, found.mean(axis=1), rtol=1e-12)
     spread = found.std(axis=1) / 3**0.5
     assert (three.y - three.low >= spread.to_numpy() * (1 - 1e-9)).all()
-
-
-def rows(curve, segment, x, y):
-    """Points of the left axis, as they stand in a figure's table."""
-    points = {"panel": "a", "curve": curve, "segment": segment, "axis": "left", "x": x, "y": y}
-    return pd.DataFrame(points | {"low": np.nan, "high": np.nan})
 
 
 def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from subprocess import PIPE, Popen
 
 import psutil
@@ -15,42 +14,6 @@ from support import artifacts, differing, wait_until
 from toy import Toy
 
 pytestmark = pytest.mark.slow
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from ptq_dynamics.engine import lease
-
-with lease.held(Path(sys.argv[1]), lambda text: print(text, flush=True)):
-    print("has it", flush=True)
-    time.sleep(float(sys.argv[2]))
-"""
-
-
-def holder(path, seconds):
-    return Popen([sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=PIPE, text=True)
-
-
-def test_the_second_waits_with_a_line_until_the_first_has_ended(tmp_path):
-    first = holder(tmp_path / ".lease", 3)
-    assert first.stdout.readline() == "has it\n"
-    second = holder(tmp_path / ".lease", 0)
-    line = second.stdout.readline()
-    assert line.startswith("waits for the process that "), line
-    assert second.communicate()[0] == "has it\n"
-    assert first.wait() == 0
-    assert not list(tmp_path.iterdir()), "a lease is left behind"
-
-
-def test_the_lease_of_who_was_killed_is_free(tmp_path):
-    first = holder(tmp_path / ".lease", 60)
-    first.stdout.readline()
-    first.kill()
-    first.wait()
-    begun = time.monotonic()
-    second = holder(tmp_path / ".lease", 0)
-    assert "has it" in second.communicate()[0]
-    assert time.monotonic() - begun < 30
 
 
 def test_the_lease_of_a_machine_that_is_gone_is_free_after_a_while(tmp_path):
@@ -68,15 +31,6 @@ def test_the_lease_of_who_was_killed_before_it_wrote_its_name_is_free(tmp_path, 
     path.touch()
     with lease.held(path, lambda _: None) as mine:
         mine.require()
-
-
-def test_results_in_one_folder_have_leases_of_their_own(tmp_path):
-    with (
-        lease.held(tmp_path / ".fig04.lease", print) as one,
-        lease.held(tmp_path / ".fig06.lease", print) as other,
-    ):
-        one.require()
-        other.require()
 
 
 @pytest.mark.parametrize("loss", ["taken", "deleted"])

@@ -11,26 +11,11 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.measure import answers, measurements
-from ptq_dynamics.measure.names import (
-    ACCURACY,
-    DEGRADATION,
-    FULL_PRECISION,
-    LOSSES,
-    MEAN,
-    OUTCOMES,
-)
+from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, FULL_PRECISION, LOSSES, MEAN, OUTCOMES
 from ptq_dynamics.measure.settings import Asked
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
-from support import (
-    Workspace,
-    copy_results,
-    edit_yaml,
-    figure,
-    plan,
-    python,
-    tiny_config,
-)
+from support import Workspace, copy_results, edit_yaml, figure, plan, python, tiny_config
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 pytestmark = pytest.mark.slow

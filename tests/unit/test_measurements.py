@@ -1,19 +1,12 @@
 """Measurements: errors against a bootstrap, the schema, and exact round trips."""
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.measurements import COLUMNS, KEY
-from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
-from ptq_dynamics.measure.settings import CollectSettings
-from ptq_dynamics.train.trajectory import Trajectory
-from safetensors.numpy import load_file
 
 pytestmark = pytest.mark.slow
 
@@ -103,54 +96,3 @@ def test_the_order_of_rows_does_not_depend_on_that_of_jobs(found, random):
     shuffled = random.sample(unique, len(unique))
     one, other = (measurements.table(some) for some in (unique, shuffled))
     assert one.equals(other), (one, other)
-
-
-# On real evaluations
-
-
-@pytest.fixture(scope="module")
-def collect(workspace, trunk, rtn):
-    """The job that joins what was measured of the trunk, as the planner of figures makes it."""
-    plan = workspace.plan
-    series = [plan.measuring.series("trunk", quantizer) for quantizer in ("fp", "rtn3")]
-    inputs = {}
-    for each in series:
-        workspace.build(plan.measuring.measure("trunk", each.quantizer, "all", each.seed))
-        inputs |= plan.measuring.inputs(each)
-    inputs |= plan.measuring.probed(series[0], "sharpness")
-    workspace.build(plan.measuring.curvature("trunk", "sharpness", "all", 100))
-    folder, stem = "results/smoke", "measurements"
-    settings = CollectSettings(tuple(series))
-    return Job("measure.collect", stem, folder, inputs, settings, stem)
-
-
-@pytest.fixture(scope="module")
-def table(workspace, collect):
-    return measurements.read(workspace.build(collect).file(MEASUREMENTS))
-
-
-def test_measured_values_are_those_of_the_losses(workspace, table, trunk):
-    measured = {name: rows for name, rows in table.groupby("quantizer")}
-    jobs = {
-        name: workspace.plan.measuring.measure("trunk", name, "all", 100) for name in ("fp", "rtn3")
-    }
-    kept = {name: load_file(workspace.manifest(job).file(LOSSES)) for name, job in jobs.items()}
-    rounded = measured["rtn3"].set_index(["metric", "checkpoint_id"])
-    planned = [point.id for point in workspace.plan.site.timeline.measured("trunk")]
-    assert len(rounded) == 5 * len(planned)
-    for point in Trajectory([trunk]).at(planned):
-        before, after = (kept[name][point.id].astype(np.float64) for name in ("fp", "rtn3"))
-        expected = {
-            "loss": (after.mean(), after.std(ddof=1)),
-            "loss_increase": (after.mean() - before.mean(), (after - before).std(ddof=1)),
-            "quantization_error": (after.mean() / before.mean() - 1, None),
-        }
-        for metric, (value, spread) in expected.items():
-            row = rounded.loc[(metric, point.id)]
-            assert row.value == pytest.approx(value, rel=1e-12), (metric, point.id)
-            if spread is not None:
-                assert row.stderr == pytest.approx(spread / math.sqrt(len(after)), rel=1e-12)
-            found = (row.step, row.phase, row.tokens, row.lr, row.seed)
-            assert found == (point.step, point.phase, point.tokens, point.lr, 100)
-        full = measured["fp"].set_index(["metric", "checkpoint_id"]).loc[("loss", point.id)]
-        assert full.value == pytest.approx(before.mean(), rel=1e-12)

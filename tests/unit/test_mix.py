@@ -172,10 +172,7 @@ def test_a_branch_counts_the_epochs_of_its_own_text(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"of": "nothing"},
-            ["corpora.extra.of: no ", "'nothing'", "; the nearest: main"],
-        ),
+        ({"of": "nothing"}, ["corpora.extra.of: no ", "'nothing'", "; the nearest: main"]),
         ({"text": "poems"}, ["corpora.extra.text is 'poems'", "'code', 'tests' or 'descriptions'"]),
     ],
 )

@@ -38,13 +38,7 @@ def test_the_rainbows_cooldowns_are_the_papers(thousands):
     first = thousands * 1000
     assert (settings.first, settings.last) == (first, first + 18_000)
     assert settings.schedule == Wsd(
-        kind="wsd",
-        peak=3e-3,
-        warmup=1900,
-        floor=0.0,
-        start=first,
-        length=18_000,
-        shape="linear",
+        kind="wsd", peak=3e-3, warmup=1900, floor=0.0, start=first, length=18_000, shape="linear"
     )
     assert settings.first_tokens == first * settings.batch * settings.context
     tokens = settings.last * settings.batch * settings.context / 1e9

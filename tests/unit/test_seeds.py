@@ -7,15 +7,7 @@ from ptq_dynamics.measure.measurements import KEY
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
-from support import (
-    TRUNK,
-    Workspace,
-    copy_results,
-    edit_yaml,
-    figure,
-    plan,
-    tiny_config,
-)
+from support import TRUNK, Workspace, copy_results, edit_yaml, figure, plan, tiny_config
 
 pytestmark = pytest.mark.slow
 

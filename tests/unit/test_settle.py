@@ -229,17 +229,6 @@ def test_an_edit_makes_what_depends_on_it_and_an_undone_one_nothing(site):
     assert site.build() == {"walk"}
 
 
-def test_changed_bytes_are_found_where_they_are_looked_for(site):
-    site.build()
-    path = site.folder / "results/walk/sums.txt"
-    data = path.read_bytes()
-    path.write_bytes(data[::-1])
-    assert site.settle() == [True] * 3
-    assert site.settle(deep=True) == [True, False, False]
-    assert site.build() == {"walk"}
-    assert path.read_bytes() == data
-
-
 @pytest.mark.parametrize(
     ("before", "now", "lines"),
     [

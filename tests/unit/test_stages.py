@@ -7,12 +7,10 @@ import pytest
 import torch
 from ptq_dynamics.corpus.tokens import answers as marked
 from ptq_dynamics.corpus.tokens import read
-from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.train import train
 from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
-from support import Workspace, artifacts, begin, differing, edit_yaml, one_line, plan, tiny_config
+from support import Workspace, edit_yaml, one_line, plan, tiny_config
 from transformers import AutoModelForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -151,22 +149,6 @@ def test_preferences_are_measured_from_the_model_before(here, tmp_path):
         expected.append(1 - sigmoid(gains[0]) + sigmoid(gains[1]))
     loss, _ = trainer.update(batch)
     assert float(loss) == pytest.approx(np.mean(expected), abs=1e-5)
-
-
-def test_an_interrupted_stage_goes_on_to_the_same_bits(here, tmp_path):
-    trainer, data = trainer_of(here, "apo", tmp_path / "out"), data_of(here, "apo")
-    begin(trainer, data, 4)
-    trainer.save(tmp_path / train.state_name(trainer.step))
-    resumed = trainer_of(here, "apo", tmp_path / "again")
-    resumed.load(tmp_path / train.state_name(trainer.step))
-    train.train(
-        resumed,
-        data,
-        Context("test", resumed.settings, {}, resumed.out, tmp_path, Progress("test")),
-    )
-    built = here.manifest(job_of(here, "apo"))
-    last = built.facts["checkpoints"][-1]["id"]
-    assert not differing(artifacts(built.folder / last), artifacts(tmp_path / "again" / last))
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,7 @@ pytestmark = pytest.mark.slow
 TABLE = Table(
     "A title",
     ("Run", "Loss", "Error (%)"),
-    [
-        ("wsd-3e-4", Number(3.25, 0.015), Number(1.17, 0.07)),
-        ("LR = 1e-2, 50 %", Number(3.5), None),
-    ],
+    [("wsd-3e-4", Number(3.25, 0.015), Number(1.17, 0.07)), ("LR = 1e-2, 50 %", Number(3.5), None)],
 )
 
 

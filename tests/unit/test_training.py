@@ -14,6 +14,7 @@ from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
 from ptq_dynamics.train.cross_entropy import CrossEntropy
 from ptq_dynamics.train.optimizers.adamw import AdamC, AdamW, IndependentAdamW
+from ptq_dynamics.train.optimizers.ademamix import AdEMAMix
 from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory, step_id
 from safetensors.torch import load_file
@@ -181,8 +182,16 @@ def test_batches_visit_every_sequence_once_an_epoch_and_depend_on_the_step_alone
 # States, branches, checkpoints
 
 
-def test_a_state_gives_back_the_same_trainer_or_is_a_problem(make, data, tmp_path):
-    one, other, path = make(), make(seed=5), tmp_path / "state-0000003.safetensors"
+MIX = {"kind": "ademamix", "beta3": 0.999, "alpha": 8.0, "t_alpha_beta3": "1/10"}
+
+
+@pytest.mark.parametrize("kind", ["adamw", "ademamix"])
+def test_a_state_gives_back_the_same_trainer_or_is_a_problem(make, settings, data, tmp_path, kind):
+    optimizer = settings.optimizer
+    if kind == "ademamix":
+        optimizer = AdEMAMix(**{**optimizer.model_dump(), **MIX})
+    one, other = make(optimizer=optimizer), make(optimizer=optimizer, seed=5)
+    path = tmp_path / "state-0000003.safetensors"
     for step in range(3):
         one.update(data.at(step))
     one.save(path)
@@ -195,7 +204,7 @@ def test_a_state_gives_back_the_same_trainer_or_is_a_problem(make, data, tmp_pat
     assert equal(*(load_file(tmp_path / name) for name in ("one", "other")))
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Problem, match="is no readable training state"):
-        make().load(path)
+        other.load(path)
 
 
 def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch, tmp_path):

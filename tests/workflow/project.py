@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from ptq_dynamics.config import scales
 from ptq_dynamics.graph import Plan
-from support import ROOT, job_file, plan
+from support import ROOT, plan
 
 # Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow
 FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig06 fig07")
@@ -81,10 +81,6 @@ class Project:
         own = {"PYTHONPATH": str(self.folder / "workflow"), **self.environment}
         return {**os.environ, **own}
 
-    def without_path(self) -> dict[str, str]:
-        """Environment of processes whose package is the installed one unless they know better."""
-        return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-
     def command(
         self, *arguments: str, targets: tuple[str, ...] = ("figures", COLLECTED)
     ) -> list[str]:
@@ -122,8 +118,8 @@ class Project:
     def stale(self, figures: str = "") -> set[str]:
         """The jobs whose results are not up to date for the chosen figures, by their folders
         below those of the scale; from records alone."""
-        found = {each["manifest"] for each in self.status(figures) if each["state"] != "up to date"}
-        return {path.split("/", 2)[2].removesuffix("manifest.json").rstrip("./") for path in found}
+        found = (each["manifest"] for each in self.status(figures) if each["state"] != "up to date")
+        return named(found)
 
     def status(self, figures: str = "", *options: str) -> list[dict[str, str]]:
         """State of every result of the chosen figures, as the command has it."""
@@ -142,9 +138,9 @@ class Project:
         done = self.snakemake("-n", "--quiet", "host", *plain, **options)
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-3000:]
-        outputs = re.findall(r"^    output: (\S+?)manifest.json$", said, flags=re.M)
+        outputs = re.findall(r"^    output: (\S+?manifest.json)$", said, flags=re.M)
         assert outputs or "Nothing to be done" in said, said[-3000:]
-        return {path.split("/", 2)[2].rstrip("./") or "paper" for path in outputs}
+        return named(outputs)
 
     @contextmanager
     def edited(self, *names: str) -> Iterator[list[Path]]:
@@ -170,18 +166,7 @@ class Project:
         return sorted(str(path.relative_to(self.folder)) for path in found)
 
 
-def run_job(project: Project, folder: Path, job: Mapping[str, Any]) -> CompletedProcess[str]:
-    """Run one job in a process of its own, in another folder than the project's."""
-    return run(
-        [sys.executable, "-m", "ptq_dynamics.engine.run", job_file(folder, job)],
-        cwd=folder,
-        env=project.variables(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def recorded_job(project: Project, folder: str) -> dict[str, Any]:
-    """The specification of the job that made a result."""
-    return json.loads((project.folder / folder / "record.json").read_text())["job"]
+def named(manifests: Iterable[str]) -> set[str]:
+    """Jobs by their folders below those of the scale, and their stems."""
+    parts = (path.removesuffix("manifest.json").split("/", 2)[2] for path in manifests)
+    return {part.rstrip("./") or "paper" for part in parts}

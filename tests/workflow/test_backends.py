@@ -10,11 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from ptq_dynamics.config import load
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.graph import Plan
 from ptq_dynamics.models import packed
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.layers import model_errors
@@ -24,12 +22,11 @@ from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
 from safetensors.torch import load_file
-from support import Workspace
+from support import ROOT, Workspace, plan
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-ROOT = Path(__file__).resolve().parents[2]
 TRAJECTORY = "wsd-3e-3"
-PLAN = Plan(load({"scale": "smoke", "seed": 201, "figures": "all"}, ROOT / "config"), ROOT)
+PLAN = plan("smoke", seed=201)
 STATIC = [f"gptqmodel-{bits}bit-static" for bits in (3, 4)]
 
 

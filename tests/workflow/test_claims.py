@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-CLAIMS = "workflow/ptq_dynamics/claims/controlled.py"
-TARGETS = ("claims", "tables")
-
 
 @pytest.fixture(scope="module")
 def project(built, tmp_path_factory):
@@ -45,13 +42,6 @@ def test_what_no_figure_measures_is_not_measured(project, judged):
     others = [each for each in judged.values() if {*each["figures"]} - {*project.chosen}]
     assert others and {each["outcome"] for each in others} == {"not measured"}
     assert all(each["rows"] == [] and "was not chosen" in each["why"] for each in others)
-
-
-def test_an_edit_of_a_claim_trains_and_draws_nothing(project):
-    with project.edited(CLAIMS) as (claims,):
-        project.replace(claims, "data.end(LATER, Q4)", "data.end(LATER[1:], Q4)")
-        wanted = project.planned(targets=("figures", *TARGETS))
-    assert wanted == {"claims", "tables"}
 
 
 def test_outcomes_are_printed_a_line_each(project, judged):

@@ -69,35 +69,21 @@ def test_its_jobs_run_and_so_does_the_hook_of_the_importing_workflow(importing, 
 
 def test_the_code_beside_the_snakefile_runs(tmp_path):
     """Whichever checkout the environment was installed from: here a copy with a job of its own."""
-    other = Project.copy(tmp_path / "other")
+    other = Project.copy(tmp_path / "other", environment={"PYTHONPATH": ""})
     embedded = other.folder / "workflow/ptq_dynamics/corpus/sources/embedded.py"
     embedded.write_text(embedded.read_text() + "\n\nassert True\n")
-    done = run(
-        [SNAKEMAKE, "-c1", "--config", "scale=smoke", "--", f"{CORPUS}/manifest.json"],
-        cwd=other.folder,
-        env=other.without_path(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [SNAKEMAKE, "-c1", "--config", "scale=smoke", "--", f"{CORPUS}/manifest.json"]
+    done = other.process(command)
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     here = Program().code([Node("ptq_dynamics.corpus.sources.embedded", "EmbeddedCorpus")]).modules
     made = record.read(other.folder / CORPUS / "record.json").job["code"]
     assert {name for name in here if here[name] != made[name]} == {"corpus.sources.embedded"}
 
 
-@pytest.mark.parametrize("module", [["cli", "config"], ["cli", "dev", "sweep", "regime"]])
-def test_a_command_does_not_run_the_code_of_another_checkout(tmp_path, module):
-    other = Project.copy(tmp_path / "other")
-    name, *arguments = module
-    command = [sys.executable, "-m", f"ptq_dynamics.{name}", *arguments]
-    done = run(
-        command,
-        cwd=other.folder,
-        env=other.without_path() | {"PYTHONPATH": str(ROOT / "workflow")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.parametrize("arguments", [["config"], ["dev", "sweep", "regime"]])
+def test_a_command_does_not_run_the_code_of_another_checkout(tmp_path, arguments):
+    this = {"PYTHONPATH": str(ROOT / "workflow")}
+    other = Project.copy(tmp_path / "other", environment=this)
+    done = other.process([sys.executable, "-m", "ptq_dynamics.cli", *arguments])
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
     assert f"that of another checkout, {ROOT}; set PYTHONPATH=workflow" in done.stderr

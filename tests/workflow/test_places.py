@@ -4,7 +4,6 @@ settings of matplotlib."""
 import json
 import os
 import shutil
-from subprocess import run
 
 from matplotlib import rcParamsDefault
 from project import SNAKEMAKE, Project
@@ -53,13 +52,9 @@ def test_a_build_from_another_folder_with_spaces(built, tmp_path):
     project, folder = Project.copy(tmp_path / "a copy"), tmp_path / "else where"
     folder.mkdir()
     command = [SNAKEMAKE, "-s", str(project.folder / "Snakefile"), "-d", str(folder), "-c1"]
-    done = run(
-        [*command, "--config", "scale=smoke", "--", f"{CORPUS}/manifest.json"],
-        cwd=tmp_path,
-        env={**project.without_path(), **HOME, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
+    own = {**HOME, "PYTHONPATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = Project(tmp_path, environment=own).process(
+        [*command, "--config", "scale=smoke", "--", f"{CORPUS}/manifest.json"]
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     assert not differing(artifacts(built.folder / CORPUS), artifacts(folder / CORPUS))

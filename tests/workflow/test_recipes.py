@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 import pytest
 from project import Project
-from support import edit_yaml
+from support import edit_yaml, figure
 
 PACKAGE = "workflow/ptq_dynamics"
 METRICS = ["quantization_error", "loss"]
@@ -26,17 +26,6 @@ class Recipe:
     figure: Mapping
     job: str
     plans: bool = False  # it decides settings, and the job runs none of its code
-
-
-def figure(layout: str, curves: Mapping, metrics=METRICS, **others) -> dict:
-    return {
-        "title": "A title",
-        "caption": "A caption.",
-        "layout": layout,
-        "curves": curves,
-        "metrics": metrics,
-        **others,
-    }
 
 
 def short(**settings) -> dict:
@@ -112,7 +101,7 @@ class Granite(LlamaLike):
             },
             "runs.yaml": {"runs.of-granite": short(model="granite")},
         },
-        figure("over_tokens", {"Granite": ["of-granite"]}, quantizers=["rtn-4bit"]),
+        figure("over_tokens", {"Granite": ["of-granite"]}, METRICS, quantizers=["rtn-4bit"]),
         "train/of-granite/seed-201",
     ),
     Recipe(
@@ -147,7 +136,7 @@ class Truncation(Quantizer):
         return on_grids(grids)
 ''',
         {"quantizers.yaml": {"truncation-4bit": {"method": "truncation", "bits": 4}}},
-        figure("over_tokens", {"Branch": ["rainbow-002"]}, quantizers=["truncation-4bit"]),
+        figure("over_tokens", {"Branch": ["rainbow-002"]}, METRICS, quantizers=["truncation-4bit"]),
         "measure/rainbow-002/seed-201/truncation-4bit/all",
     ),
     Recipe(
@@ -177,7 +166,7 @@ class Plain(Layout):
         return sheet.publish()
 ''',
         {},
-        figure("plain", {"Branch": ["rainbow-002"]}, quantizers=["rtn-4bit"]),
+        figure("plain", {"Branch": ["rainbow-002"]}, METRICS, quantizers=["rtn-4bit"]),
         "new-layout",
     ),
     Recipe(
@@ -204,7 +193,7 @@ class Ends(OfOne):
         return [Mean(last.id, last.step, members)]
 ''',
         {"runs.yaml": {"averages.both-ends": {"trajectory": "rainbow-012", "ends": "both"}}},
-        figure("over_tokens", {"Ends": ["both-ends"]}, quantizers=["rtn-4bit"]),
+        figure("over_tokens", {"Ends": ["both-ends"]}, METRICS, quantizers=["rtn-4bit"]),
         "average/both-ends/seed-201/all",
         plans=True,
     ),
