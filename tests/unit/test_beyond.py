@@ -1,5 +1,7 @@
 """Objectives and optimizers beyond the paper, against what their papers say."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from ptq_dynamics.train.objectives.flat import LabelNoise, SharpnessAware
@@ -73,7 +75,7 @@ def test_muon_moves_matrices_along_all_directions_and_goes_on_from_a_state(model
     values = svdvals(matrix.detach() - before)
     # Most directions move alike, however small their gradients are.
     assert values.quantile(0.25) > values.max() / 2
-    saved, weights = made.state_dict(), [each.detach().clone() for each in model.parameters()]
+    saved, weights = deepcopy(made.state_dict()), [each.detach().clone() for each in model.parameters()]
     step(made)
     ends = [each.detach().clone() for each in model.parameters()]
     with torch.no_grad():
