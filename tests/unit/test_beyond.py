@@ -75,7 +75,10 @@ def test_muon_moves_matrices_along_all_directions_and_goes_on_from_a_state(model
     values = svdvals(matrix.detach() - before)
     # Most directions move alike, however small their gradients are.
     assert values.quantile(0.25) > values.max() / 2
-    saved, weights = deepcopy(made.state_dict()), [each.detach().clone() for each in model.parameters()]
+    saved, weights = (
+        deepcopy(made.state_dict()),
+        [each.detach().clone() for each in model.parameters()],
+    )
     step(made)
     ends = [each.detach().clone() for each in model.parameters()]
     with torch.no_grad():
