@@ -5,14 +5,22 @@ The first line of each function's docstring is the expectation. Nothing is publi
 from collections.abc import Iterator
 from typing import Any
 
-from ptq_dynamics.claims.controlled import BITS, CURVATURE, Q3, Q4, at_equal_loss
+import numpy as np
+
+from ptq_dynamics.claims.controlled import BITS, CURVATURE, HORIZONS, LATER, Q3, Q4, at_equal_loss
 from ptq_dynamics.claims.settings import Claim, Row
+from ptq_dynamics.figures.law import LAWS
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 
 ADAMW = "wsd-3e-3"
 FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
 OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix"}
 DECAYS = {"cooldown-5": 10 / 190, "rainbow-172": 18 / 190, ADAMW: 38 / 190, "cooldown-40": 76 / 190}
+LAWFUL = [
+    f"{kind}-{rate}" for rate in ("3e-4", "1e-3", "3e-3", "1e-2") for kind in ("constant", "wsd")
+]
+LAWFUL += [*LATER, "cooldown-5", "cooldown-40", "cooldown-sqrt", "linear-to-10", "inverse-sqrt"]
+LAWFUL += [f"cosine-{h}-{rate}" for h in HORIZONS for rate in ("6e-4", "3e-3")]
 SHAPES = {
     "cooldown-sqrt": "1 − √t cooldown",
     "linear-to-10": "linear to 10 %",
@@ -59,8 +67,25 @@ def decay_length(data: Any) -> Iterator[Row]:
         yield _beside_adamw(data, name, label, Q4)
 
 
+def schedule_law(data: Any) -> Iterator[Row]:
+    """A law that knows the schedule predicts errors of other schedules better than tokens alone."""
+    for quantizer in (Q4, Q3):
+        laws = {name: data.held_out(LAWFUL, quantizer, name) for name in LAWS}
+        tokens = laws.pop("tokens")
+        for name in ("tokens and schedule", "loss"):
+            ratio = np.log10(laws[name]) / np.log10(tokens)
+            yield Row(
+                f"{BITS[quantizer]}, held-out deviation of logarithms: {name} / tokens", ratio
+            )
+        for name, factor in {"tokens": tokens, **laws}.items():
+            yield Row(
+                f"{BITS[quantizer]}, factor between held-out errors and law of {name}", factor
+            )
+
+
 BEYOND = (
     Claim(flat_objectives, "above", ("beyond-flatness",)),
     Claim(optimizers, "below", ("beyond-optimizers",)),
     Claim(decay_length, "below", ("beyond-schedules",)),
+    Claim(schedule_law, "below", ("beyond-law",)),
 )
