@@ -7,9 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.controlled import BITS, CURVATURE, HORIZONS, LATER, Q3, Q4, at_equal_loss
+from ptq_dynamics.claims.controlled import (
+    BITS,
+    CONTROLLED,
+    CURVATURE,
+    HORIZONS,
+    LATER,
+    Q3,
+    Q4,
+    at_equal_loss,
+)
+from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.settings import Claim, Row
-from ptq_dynamics.figures.law import LAWS
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 
 ADAMW = "wsd-3e-3"
@@ -17,10 +26,14 @@ FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
 OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix"}
 DECAYS = {"cooldown-5": 10 / 190, "rainbow-172": 18 / 190, ADAMW: 38 / 190, "cooldown-40": 76 / 190}
 LAWFUL = [
-    f"{kind}-{rate}" for rate in ("3e-4", "1e-3", "3e-3", "1e-2") for kind in ("constant", "wsd")
+    *(
+        f"{kind}-{rate}"
+        for rate in ("3e-4", "1e-3", "3e-3", "1e-2")
+        for kind in ("constant", "wsd")
+    ),
+    *(f"cosine-{horizon}-{rate}" for horizon in HORIZONS for rate in ("6e-4", "3e-3")),
+    *(*LATER, "cooldown-5", "cooldown-40", "cooldown-sqrt", "linear-to-10", "inverse-sqrt"),
 ]
-LAWFUL += [*LATER, "cooldown-5", "cooldown-40", "cooldown-sqrt", "linear-to-10", "inverse-sqrt"]
-LAWFUL += [f"cosine-{h}-{rate}" for h in HORIZONS for rate in ("6e-4", "3e-3")]
 SHAPES = {
     "cooldown-sqrt": "1 − √t cooldown",
     "linear-to-10": "linear to 10 %",
@@ -69,6 +82,8 @@ def decay_length(data: Any) -> Iterator[Row]:
 
 def schedule_law(data: Any) -> Iterator[Row]:
     """A law that knows the schedule predicts errors of other schedules better than tokens alone."""
+    from ptq_dynamics.figures.law import LAWS
+
     for quantizer in (Q4, Q3):
         laws = {name: data.held_out(LAWFUL, quantizer, name) for name in LAWS}
         tokens = laws.pop("tokens")
@@ -89,3 +104,4 @@ BEYOND = (
     Claim(decay_length, "below", ("beyond-schedules",)),
     Claim(schedule_law, "below", ("beyond-law",)),
 )
+EVERY = (*CONTROLLED, *PUBLIC, *BEYOND)

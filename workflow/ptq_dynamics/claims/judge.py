@@ -11,18 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.beyond import BEYOND
-from ptq_dynamics.claims.controlled import CONTROLLED
+from ptq_dynamics.claims.beyond import EVERY
 from ptq_dynamics.claims.curves import REPLICATES, Bootstrap
 from ptq_dynamics.claims.forest import forest, write
-from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Sample, Samples
 from ptq_dynamics.claims.settings import CLAIMS, Claim, ClaimsSettings, Drawn, Row
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.measurements import Inputs
 
 LEVEL = 0.05
-EVERY = (*CONTROLLED, *PUBLIC, *BEYOND)
 
 
 class Outcome(StrEnum):

@@ -6,7 +6,7 @@ from itertools import chain, product
 from typing import Any, get_args
 
 from ptq_dynamics.claims import settings as said
-from ptq_dynamics.claims.judge import EVERY
+from ptq_dynamics.claims.beyond import EVERY
 from ptq_dynamics.claims.settings import Claim, TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
