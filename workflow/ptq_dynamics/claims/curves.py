@@ -71,6 +71,13 @@ class Bootstrap:
         self._curves = dict[tuple[str, str, str, int], Curve]()
         self._off = dict[tuple[str, str], dict[str, list[float]]]()
 
+    def rates(self, name: str, seed: int) -> dict[str, Any]:
+        """Return the learning rates of the measured checkpoints of a run, and the peak rate."""
+        rows = self._rows(self.series[name, FULL_PRECISION, seed])
+        rows = rows[rows.metric == LOSS].sort_values(["step", "tokens"])
+        facts = self.inputs[self.runs[name, seed].label][0].facts
+        return {"lr": rows.lr.to_numpy(float), "peak": facts["schedule"]["peak"]}
+
     def sets(self, quantizer: str) -> Sequence[str]:
         """Return the names of a quantizer in series, one for each calibration set."""
         return self.draws.get(quantizer, (quantizer,))

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.controlled import CONTROLLED
+from ptq_dynamics.claims.beyond import EVERY
 from ptq_dynamics.claims.curves import REPLICATES, Bootstrap
 from ptq_dynamics.claims.forest import forest, write
-from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Sample, Samples
 from ptq_dynamics.claims.settings import CLAIMS, Claim, ClaimsSettings, Drawn, Row
 from ptq_dynamics.engine.context import Context
@@ -57,7 +56,7 @@ def read(claim: Claim, figures: Mapping[str, Drawn], inputs: Inputs) -> Bootstra
 def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> list[dict[str, Any]]:
     """Return every claim with its rows and its outcome, as claims.json holds them."""
     found, tests = list[dict[str, Any]](), dict[str, tuple[float, float]]()
-    for claim in (*CONTROLLED, *PUBLIC):
+    for claim in (each for each in EVERY if each.name in settings.claims):
         told = settings.claims[claim.name]
         stated: dict[str, Any] = {"name": claim.name, "number": claim.number, "says": told.says}
         stated |= {"figures": list(claim.figures), "about": list(told.miniatures), "rows": []}

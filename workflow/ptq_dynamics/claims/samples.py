@@ -11,8 +11,10 @@ from math import ceil, floor
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, NotMeasured, random, weights
+from ptq_dynamics.figures import law
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, QUANTIZATION_ERROR
 from ptq_dynamics.train.settings import TRAINING
 
@@ -21,7 +23,7 @@ NOTHING = np.full(REPLICATES, np.nan)
 PIECES = 8  # means of neighbouring records of a training curve, which are correlated
 FEW = 3  # least number of checkpoints that are resampled
 ROUNDING = 1e-9  # relative tolerance of comparisons of tokens
-SMALLEST = 1e-5  # logarithms clip errors here, since noise makes some negative
+SMALLEST = law.SMALLEST
 
 
 @dataclass
@@ -136,6 +138,27 @@ class Samples:
                 return np.asarray(np.mean([*map(point, places.tolist())], axis=0))
             key = f"{name} {metric} {quantizer} {seed} {shares} {end_of}"
             return np.asarray((values * weights(key, len(values))).sum(axis=0))
+
+        return self._over_seeds(read)
+
+    def held_out(self, names: Sequence[str], quantizer: str, name_of_law: str) -> Sample:
+        """Return by what factor a law is off for trunks, each with its branches, that the fit
+        leaves out."""
+
+        def read(seed: int) -> Sample:
+            parts, errors, groups = list[pd.DataFrame](), list[np.ndarray](), list[str]()
+            for name in names:
+                curve = self.curves.of(name, QUANTIZATION_ERROR, quantizer, seed)
+                losses = self.curves.of(name, LOSS, FULL_PRECISION, seed)
+                found = {"tokens": curve.tokens, "loss": losses.values[:, 0]}
+                parts.append(pd.DataFrame(found).assign(**self.curves.rates(name, seed)))
+                errors.append(curve.values)
+                groups += [self.curves.trunks.get(name) or name] * len(curve.ids)
+            table, y = pd.concat(parts), np.concatenate(errors)
+            late = (table.tokens >= law.EARLY * table.tokens.max()).to_numpy()
+            owners = [group for group, is_late in zip(groups, late, strict=True) if is_late]
+            predicted = law.held_out(law.features(table[late]), name_of_law, owners, y[late])
+            return law.off(predicted, y[late])
 
         return self._over_seeds(read)
 

@@ -7,7 +7,7 @@ wsd-160m. The list's value replaces the braces in the name and in every text of 
 import re
 from collections import Counter
 from collections.abc import Mapping
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -98,6 +98,27 @@ class Config(Strict):
     backends: Backends
     tables: Named[TableQuery]
 
+    @property
+    def chosen(self) -> list[str]:
+        """The names of the chosen figures; a group, and `all` for those of no group, count as
+        their figures."""
+        groups, words = grouped(self.figures), self.choice.figures
+        named = [words] if isinstance(words, str) else words
+        return list(dict.fromkeys(chain.from_iterable(groups.get(e, [e]) for e in named)))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all figures of no group are chosen."""
+        return "all" in self.choice.figures
+
+
+def grouped(figures: Mapping[str, Figure]) -> dict[str, list[str]]:
+    """Return the names of figures by group; those of no group are `all`."""
+    found: dict[str, list[str]] = {"all": []}
+    for name, figure in figures.items():
+        found.setdefault(figure.group or "all", []).append(name)
+    return found
+
 
 # Types of the files by name without suffix; the files under scales/ have the type `scale`.
 TYPES: dict[str, Any] = {"config": Choice, "families": Families, "sweep": Sweep}
@@ -126,7 +147,8 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
         chosen: Choice = _check(choice, "config", place)
         require(f"{place}: scale", "scale", [chosen.scale], scales(folder))
         named = [] if chosen.figures == "all" else chosen.figures
-        require(f"{place}: figures", "figure", named, parts["figures"])
+        figures = parts["figures"]
+        require(f"{place}: figures", "figure", named, [*figures, *grouped(figures)])
     except Problem as problem:
         text = str(problem)
         for key in (key for key, value in choice.items() if value != written.get(key)):

@@ -13,6 +13,8 @@ from ptq_dynamics.base.fields import Count, Named, Once, Rate, Seed, Share, Stri
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
 from ptq_dynamics.train.averages import AnyAverage
+from ptq_dynamics.train.objectives import AnyObjective
+from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Shape
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
@@ -120,7 +122,7 @@ class Whole(Run):
     `batch` is in sequences."""
 
     model: str = "main"
-    schedule: Literal["constant", "wsd", "cosine"]
+    schedule: Literal["constant", "wsd", "cosine", "inverse-sqrt"]
     peak_lr: Rate
     length: Share
     cooldown: Share | None = None
@@ -131,6 +133,7 @@ class Whole(Run):
     state_every: Share | None = None
     state_at: list[Share] = []
     optimizer: AnyOptimizer | None = None
+    objective: Annotated[AnyObjective, Field(exclude_if=Language().__eq__)] = Language()
 
     @model_validator(mode="after")
     def _fits(self) -> "Whole":

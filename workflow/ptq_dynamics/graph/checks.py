@@ -57,7 +57,7 @@ def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
         }
         if curves := {label: members for label, members in left.items() if members}:
             figures[name] = figure.model_copy(update={"curves": curves})
-        elif config.choice.figures != "all" and name in config.choice.figures:
+        elif name in config.choice.figures:
             why = "; ".join(dict.fromkeys(reasons[n] for n in gone[name] if n in reasons))
             raise Problem(f"{scale.description} leaves out figure {name} ({why}); choose others")
     runs = config.runs.model_copy(update=kept)

@@ -6,8 +6,7 @@ from itertools import chain, product
 from typing import Any, get_args
 
 from ptq_dynamics.claims import settings as said
-from ptq_dynamics.claims.controlled import CONTROLLED
-from ptq_dynamics.claims.public import PUBLIC
+from ptq_dynamics.claims.beyond import EVERY
 from ptq_dynamics.claims.settings import Claim, TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
@@ -23,9 +22,12 @@ class Claims(Planner):
     def judge(self) -> Job:
         """Return the job that judges all claims; `Problem` if a claim names an unknown figure."""
         every, figures = dict[str, said.Told](), dict[str, Job]()
-        for claim in (*CONTROLLED, *PUBLIC):
+        for claim in EVERY:
             place = f"workflow/ptq_dynamics/claims: {claim.name}"
             require(f"{place}.figures", "figure", claim.figures, self.plan.written)
+            groups = {self.plan.written[name].group for name in claim.figures}
+            if groups != {None} and not {*claim.figures} <= {*self.plan.figures.chosen}:
+                continue
             every[claim.name] = self._told(claim)
             if every[claim.name].unmeasured is None:
                 figures |= {name: self.plan.figures.figure(name) for name in claim.figures}
@@ -110,7 +112,7 @@ class Tables(Planner):
         figures."""
         known = [self.config.figures[n] for n in table.figures if n in self.config.figures]
         for quantizer, figure in product(table.quantizers, known):
-            if self.config.choice.figures == "all" and quantizer not in figure.quantizers:
+            if self.config.is_whole and quantizer not in figure.quantizers:
                 curves = dict[str, tuple[str, ...]]()
                 for label, name in self._rows(table, figure):
                     curves[label] = (*curves.get(label, ()), name)

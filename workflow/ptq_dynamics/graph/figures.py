@@ -23,8 +23,7 @@ class Figures(Planner):
     @cached_property
     def chosen(self) -> list[str]:
         """Names of the chosen figures."""
-        chosen = self.config.choice.figures
-        return list(self.config.figures if chosen == "all" else chosen)
+        return [name for name in self.config.chosen if name in self.config.figures]
 
     @cache
     def figure(self, name: str) -> Job:
@@ -47,7 +46,7 @@ class Figures(Planner):
             "Uncertain of": "; ".join(uncertain),
         }
         # Words of a figure change nothing that is drawn.
-        wordless = {"title": name, "caption": name, "headline": False, "draws": {}}
+        wordless = {"title": name, "caption": name, "headline": False, "group": None, "draws": {}}
         settings = FigureSettings(
             figure=figure.model_copy(update=wordless),
             curves=tuple(figure.curves.items()),

@@ -10,7 +10,6 @@ from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.settings import AverageSettings, TrainSettings
 
 
@@ -78,7 +77,7 @@ class Trajectories(Planner):
             model=trained.model.model_copy(update={"context": longest}),
             vocabulary=scale.whole(trained.corpus).vocabulary,
             start=timeline.checkpoints(run.after)[-1].id if isinstance(run, Stage) else None,
-            objective=run.objective if isinstance(run, Stage) else Language(),
+            objective=(run if isinstance(run, Stage) else run.whole(timeline)).objective,
             batch=trained.batch,
             micro_batch=trained.micro_batch,
             context=trained.context,
@@ -138,6 +137,8 @@ class Trajectories(Planner):
             case Whole(schedule="cosine"):
                 stop = timeline.steps(run.horizon) if run.horizon else last
                 return schedules.Cosine("cosine", peak, warmup, floor, stop)
+            case Whole(schedule="inverse-sqrt"):
+                return schedules.InverseSqrt("inverse-sqrt", peak, warmup)
         return schedules.Constant("constant", peak, warmup)
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:

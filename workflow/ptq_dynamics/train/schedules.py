@@ -55,7 +55,14 @@ class StageSchedule(Warm):
     name: str
 
 
-Schedule = Constant | Wsd | Cosine | StageSchedule
+@dataclass(frozen=True)
+class InverseSqrt(Warm):
+    """The peak rate times the root of `warmup` / step."""
+
+    kind: Literal["inverse-sqrt"]
+
+
+Schedule = Constant | InverseSqrt | Wsd | Cosine | StageSchedule
 
 
 def learning_rate(schedule: Schedule, step: int) -> float:
@@ -68,6 +75,8 @@ def learning_rate(schedule: Schedule, step: int) -> float:
     match schedule:
         case Constant():
             return peak
+        case InverseSqrt():
+            return peak * math.sqrt(warmup / step)
         case Wsd(start=start, length=length, rate=rate):
             peak = peak if rate is None else rate
             done = min(max((step - start) / length, 0.0), 1.0)
@@ -84,6 +93,6 @@ def phase(schedule: Schedule, step: int) -> str:
         return schedule.name
     if step < schedule.warmup:
         return "warmup"
-    if isinstance(schedule, Cosine):
+    if isinstance(schedule, Cosine | InverseSqrt):
         return "decay"
     return "cooldown" if isinstance(schedule, Wsd) and step >= schedule.start else "stable"

@@ -1,0 +1,91 @@
+"""Objectives and optimizers beyond the paper, against what their papers say."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from ptq_dynamics.train.objectives.flat import LabelNoise, SharpnessAware
+from ptq_dynamics.train.objectives.language import Language
+from ptq_dynamics.train.optimizers.muon import Muon
+from torch.linalg import svdvals
+
+
+@pytest.fixture
+def model(workspace):
+    settings = workspace.plan.trajectories.train("trunk").settings
+    return settings.model.create(settings.vocabulary, 1).double()
+
+
+@pytest.fixture
+def rows(workspace):
+    settings = workspace.plan.trajectories.train("trunk").settings
+    return torch.randint(settings.vocabulary, (4, 9), generator=torch.manual_seed(1))
+
+
+def gradients(objective, model, rows):
+    model.zero_grad()
+    objective.loss(model, rows, None).backward()
+    return [each.grad.clone() for each in model.parameters()]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_sharpness_aware_gradients_are_those_at_a_distance(model, rows, share):
+    plain = Language()
+    here, weights = gradients(plain, model, rows), [*model.parameters()]
+    norm = sum((each**2).sum() for each in here) ** 0.5
+    with torch.no_grad():
+        for weight, slope in zip(weights, here, strict=True):
+            weight += 0.5 * slope / norm
+    away = gradients(plain, model, rows)
+    with torch.no_grad():
+        for weight, slope in zip(weights, here, strict=True):
+            weight -= 0.5 * slope / norm
+    objective = SharpnessAware(kind="sharpness-aware", radius=0.5, share=share)
+    for found, one, other in zip(gradients(objective, model, rows), away, here, strict=True):
+        torch.testing.assert_close(found, share * one + (1 - share) * other)
+
+
+def test_label_noise_is_that_of_its_rows_and_its_share(model, rows):
+    rows = torch.randint(model.config.vocab_size, (8, 65), generator=torch.manual_seed(2))
+    plain, noisy = Language(), LabelNoise(kind="label-noise", share=0.1)
+    with torch.no_grad():
+        model.lm_head.weight.zero_()
+        # Equal losses of all tokens: what remains are rows of targets that are counted once.
+        assert noisy.loss(model, rows, None) == pytest.approx(float(plain.loss(model, rows, None)))
+    one, two = (gradients(noisy, model, rows) for _ in range(2))
+    assert all(torch.equal(*pair) for pair in zip(one, two, strict=True))
+    # At a head of zeros its gradient counts targets: so many differ from those without noise.
+    counted = [gradients(each, model, rows) for each in (plain, noisy)]
+    assert any(not torch.equal(*pair) for pair in zip(*counted, strict=True))
+
+
+def test_muon_moves_matrices_along_all_directions_and_goes_on_from_a_state(model, rows):
+    optimizer = Muon(kind="muon", weight_decay=0.0, betas=(0.9, 0.95), eps=1e-8, momentum=0.9)
+    name = next(n for n, each in model.named_parameters() if "dense_h_to_4h.weight" in n)
+    matrix = dict(model.named_parameters())[name]
+    made, before = optimizer.make(model, 10), matrix.detach().clone()
+    optimizer.set_rate(made, 0.01, 0.01)
+
+    def step(with_):
+        for each, slope in zip(model.parameters(), gradients(Language(), model, rows), strict=True):
+            each.grad = slope
+        with_.step()
+
+    step(made)
+    values = svdvals(matrix.detach() - before)
+    # Most directions move alike, however small their gradients are.
+    assert values.quantile(0.25) > values.max() / 2
+    saved, weights = (
+        deepcopy(made.state_dict()),
+        [each.detach().clone() for each in model.parameters()],
+    )
+    step(made)
+    ends = [each.detach().clone() for each in model.parameters()]
+    with torch.no_grad():
+        for each, value in zip(model.parameters(), weights, strict=True):
+            each.copy_(value)
+    other = optimizer.make(model, 10)
+    optimizer.set_rate(other, 0.01, 0.01)
+    other.load_state_dict({**other.state_dict(), "state": saved["state"]})
+    step(other)
+    assert all(map(torch.equal, model.parameters(), ends))

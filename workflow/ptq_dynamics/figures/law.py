@@ -1,0 +1,49 @@
+"""Laws of the quantization error: its logarithm as a linear function of a checkpoint's features."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+SMALLEST = 1e-5  # logarithms clip errors here, since noise makes some negative
+EARLY = 0.1  # the share of the most tokens before which no point is taken
+# Features by law. Laws of tokens, at one size: Kumar et al. (arXiv 2411.04330), and Ouyang et al.
+# (2411.17691). The error rises once the loss converges: arXiv 2604.15167.
+LAWS = {
+    "tokens": ("tokens",),
+    "loss": ("loss",),
+    "tokens and schedule": ("tokens", "peak", "decayed"),
+}
+
+
+def features(table: pd.DataFrame) -> pd.DataFrame:
+    """Return features of checkpoints with columns tokens, loss, lr and peak: logarithms of tokens
+    and of the peak rate, the loss in nats, and the share of the peak rate that is gone."""
+    return pd.DataFrame(
+        {
+            "tokens": np.log10(table.tokens.astype(float)),
+            "loss": table.loss,
+            "peak": np.log10(table.peak),
+            "decayed": 1 - table.lr / table.peak,
+        }
+    )
+
+
+def held_out(
+    found: pd.DataFrame, law: str, groups: Sequence[str], errors: np.ndarray
+) -> np.ndarray:
+    """Return the errors [points, ...] that a law predicts for each group after a fit by least
+    squares to the logarithms of all other groups."""
+    x = np.column_stack([np.ones(len(found)), found[[*LAWS[law]]]])
+    y, owner = np.log10(np.maximum(errors, SMALLEST)), np.asarray(groups)
+    out = np.empty_like(y)
+    for group in np.unique(owner):
+        own = owner == group
+        out[own] = x[own] @ (np.linalg.pinv(x[~own]) @ y[~own])
+    return np.asarray(10**out)
+
+
+def off(predicted: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Return by what factor predictions are off: 10 to the root mean square of logarithms."""
+    logs = np.log10(predicted) - np.log10(np.maximum(errors, SMALLEST))
+    return np.asarray(10 ** (logs**2).mean(axis=0) ** 0.5)
