@@ -52,6 +52,7 @@ def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None])
     `require` raises when the folder is no longer this process's.
     """
     require()
+    shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
     names = sorted({file.split("/")[0] for file in made.files})
     waiting = [name for name in names if (work / OUT / name).exists()]
     old = work / "old"
