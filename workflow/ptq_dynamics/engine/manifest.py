@@ -68,8 +68,7 @@ class Manifest:
         again, so that not every job that reads them hashes them."""
         for name in names:
             if self.files[name]["size"] >= LARGE:
-                # Some folders are read-only.
-                with suppress(OSError):
+                with suppress(OSError):  # the folder may be read-only
                     time, mark = written(self.folder / name), self._mark(name)
                     mark.touch()
                     os.utime(mark, ns=(time, time))
@@ -126,10 +125,10 @@ class Manifest:
 
 
 def written(path: Path) -> int:
-    """Return when a file was last written, in ns; 0 if it is missing."""
+    """Return when a file was last written, in ns; -1 if it is missing."""
     with suppress(OSError):
         return path.stat().st_mtime_ns
-    return 0
+    return -1
 
 
 def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manifest:
