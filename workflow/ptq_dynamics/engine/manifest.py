@@ -55,6 +55,8 @@ class Manifest:
             if self.restore is not None and not path.exists() and name in self.dropped():
                 self.restore(self)
                 found = read(self.path)
+                if any(found.files.get(each) != self.files[each] for each in self._verified):
+                    raise Problem(f"{self.path} changed during this job; run the command again")
                 self.files, self.facts = found.files, found.facts
             is_known = written(self._mark(name)) == written(path)
             if harm := self._differs(name, deep=not is_known):
