@@ -93,8 +93,7 @@ def _complain(error: BaseException, paths: Paths, progress: Progress) -> None:
 def _explain(error: BaseException, paths: Paths) -> str:
     if isinstance(error, Problem):
         return f"{error} (log: {paths.log})"
-    # torch's launcher of several processes takes the signals.
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt):  # torch's launcher of processes takes the signals
         return "interrupted; run the same command again to go on"
     if is_full_disk(error):
         return f"the disk is full; free some space (see {paths.folder}) and run the command again"

@@ -58,8 +58,7 @@ def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None])
     old = work / "old"
     shutil.rmtree(old, ignore_errors=True)
     old.mkdir()
-    # What they list is about to go.
-    for path in (paths.record, paths.manifest, paths.part(ABSENT)):
+    for path in (paths.record, paths.manifest, paths.part(ABSENT)):  # these list the old files
         if path.exists():
             os.replace(path, old / path.name)
     if paths.stem is None:
