@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.train import train
 from support import plan
 from torch.nn.functional import cross_entropy
@@ -135,4 +136,7 @@ def main(scale: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    try:
+        main(sys.argv[1])
+    except Problem as problem:
+        sys.exit(f"error: {problem}")

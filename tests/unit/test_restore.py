@@ -104,6 +104,34 @@ def test_what_cannot_be_made_again_is_a_line_of_each_job_and_costs_nothing(toy):
     assert not differing(before, results(toy))
 
 
+KILLED = """
+import os, sys
+from ptq_dynamics.engine import run
+replace = os.replace
+def once(old, new):
+    replace(old, new)
+    os._exit(9) if "/out/1" in str(old) else None
+os.replace = once
+sys.exit(run.main(["results/walk/record.json", "--restore"]))
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_kill_while_files_are_put_back_loses_none_of_them(tmp_path, device):
+    toy = Toy.at(tmp_path)
+    toy.edit("walk", "def run", 'def agree(first, second):\n    return "yes"\ndef run')
+    saving = "(context.out / str(len(done))).write_text(str(number))"
+    toy.edit("walk", "time.sleep(context.settings.pause)", saving)
+    toy.build()
+    complete, path = results(toy), toy.folder / "results/walk/record.json"
+    path.write_text(replace(record.read(path), device=Device(device)).text())
+    drop(toy, "walk", "1", "2", "3")
+    assert toy.python("-c", KILLED).returncode == 9
+    done = toy.run("walk", "--restore")
+    assert done.returncode == 0, done.stderr
+    assert {*differing(complete, results(toy))} <= {"walk/record.json"}
+
+
 @pytest.mark.parametrize(("device", "outcome"), [("cpu", 1), ("cuda", 1), ("cuda", 0)])
 def test_other_bytes_cost_nothing_and_on_a_gpu_they_may_agree(toy, device, outcome):
     """As on another processor: here it goes on from a state that is none of its own."""

@@ -101,13 +101,14 @@ def settle(
     families: Families, scale: Scale, file: str, lock: Lock
 ) -> tuple[Scale, dict[str, Public], dict[str, str]]:
     """Return the scale with the families' models, public models by name, and reasons for gaps."""
-    main = scale.corpora["main"]
+    main = scale.corpora.get("main")
     if not isinstance(main, DatasetsCorpus):
         raise Problem(
             f"{file}: set miniatures to train models in place of public ones, or corpora.main with "
             "source datasets to measure released checkpoints"
         )
     models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
+    require(f"{file}: models", "model", ["main"], scale.models)
     context = scale.models["main"].context
     for name, family in families.families.items():
         if family.repository is None:

@@ -58,8 +58,7 @@ def execute(
             elif not stale(spec, paths):
                 restore_manifest(paths)
                 return 0
-            # Each line is written at once, as a process may end at any time.
-            progress.log = paths.log.open("w", encoding="utf-8", buffering=1)
+            progress.log = paths.log.open("w", encoding="utf-8", buffering=1)  # line by line
             clock = time.monotonic()
             take_devices(devices, progress.say)
             _build(spec, paths, progress, lease, restoring)
@@ -83,8 +82,7 @@ def _mend_times(inputs: Iterable[str]) -> None:
 
 def _complain(error: BaseException, paths: Paths, progress: Progress) -> None:
     line = f"error: {progress.name}: {' '.join(_explain(error, paths).split())}\n"
-    # A full disk may take neither the traceback nor the line.
-    with suppress(OSError):
+    with suppress(OSError):  # the disk may be full
         sys.stderr.write(line)
         if progress.log is not None:
             if not isinstance(error, Problem | KeyboardInterrupt):
@@ -95,8 +93,7 @@ def _complain(error: BaseException, paths: Paths, progress: Progress) -> None:
 def _explain(error: BaseException, paths: Paths) -> str:
     if isinstance(error, Problem):
         return f"{error} (log: {paths.log})"
-    # torch's launcher of several processes takes the signals.
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt):  # torch's launcher of processes takes the signals
         return "interrupted; run the same command again to go on"
     if is_full_disk(error):
         return f"the disk is full; free some space (see {paths.folder}) and run the command again"
@@ -108,7 +105,7 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
     more = ("paper",) if spec["stage"].startswith("paper.") else ()  # read by that stage alone
     commit, context = machine.commit(*more), _read(spec, progress)
     work = take_over(paths, context.identity, lease.token)
-    if restoring or not is_prepared(work, paths):
+    if not is_prepared(work, paths):
         if not getattr(_stage(spec), "RESUMABLE", False):
             shutil.rmtree(work, ignore_errors=True)
         context.earlier = paths.folder
@@ -119,7 +116,7 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
             lease.require()
             known = record.read(paths.record)
             if not _difference(account, known):
-                _put_back(made, work / OUT)
+                _put_back(made, work)
                 return
             account = _second(account, known, paths.folder, work / OUT)
             progress.say(f"{account.second}; the next build repeats what reads this result")
@@ -143,11 +140,12 @@ def _difference(made: Manifest | Record, known: Record) -> str:
     return ", ".join(differing) or "its facts" * (known.facts != made.facts)
 
 
-def _put_back(result: Manifest, out: Path) -> None:
+def _put_back(result: Manifest, work: Path) -> None:
     """Move the dropped files of a result to their place."""
+    shutil.rmtree(work / SCRATCH, ignore_errors=True)  # as in `publish`
     for name in result.dropped():
         (result.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(out / name, result.folder / name)
+        os.replace(work / OUT / name, result.folder / name)
     beside(result.path, ABSENT).unlink(missing_ok=True)
 
 

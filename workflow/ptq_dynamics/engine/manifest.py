@@ -55,6 +55,8 @@ class Manifest:
             if self.restore is not None and not path.exists() and name in self.dropped():
                 self.restore(self)
                 found = read(self.path)
+                if any(found.files.get(each) != self.files[each] for each in self._verified):
+                    raise Problem(f"{self.path} changed during this job; run the command again")
                 self.files, self.facts = found.files, found.facts
             is_known = written(self._mark(name)) == written(path)
             if harm := self._differs(name, deep=not is_known):
@@ -68,8 +70,7 @@ class Manifest:
         again, so that not every job that reads them hashes them."""
         for name in names:
             if self.files[name]["size"] >= LARGE:
-                # Some folders are read-only.
-                with suppress(OSError):
+                with suppress(OSError):  # the folder may be read-only
                     time, mark = written(self.folder / name), self._mark(name)
                     mark.touch()
                     os.utime(mark, ns=(time, time))
@@ -126,10 +127,10 @@ class Manifest:
 
 
 def written(path: Path) -> int:
-    """Return when a file was last written, in ns; 0 if it is missing."""
+    """Return when a file was last written, in ns; -1 if it is missing."""
     with suppress(OSError):
         return path.stat().st_mtime_ns
-    return 0
+    return -1
 
 
 def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manifest:

@@ -52,13 +52,13 @@ def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None])
     `require` raises when the folder is no longer this process's.
     """
     require()
+    shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
     names = sorted({file.split("/")[0] for file in made.files})
     waiting = [name for name in names if (work / OUT / name).exists()]
     old = work / "old"
     shutil.rmtree(old, ignore_errors=True)
     old.mkdir()
-    # What they list is about to go.
-    for path in (paths.record, paths.manifest, paths.part(ABSENT)):
+    for path in (paths.record, paths.manifest, paths.part(ABSENT)):  # these list the old files
         if path.exists():
             os.replace(path, old / path.name)
     if paths.stem is None:
