@@ -37,7 +37,11 @@ def typeset(plan: Any, theirs: Any) -> Job:
             "description": config.scale.description,
             "miniatures": config.scale.miniatures is not None,
         },
-        "figures": {name: _told(plan, name, figure) for name, figure in plan.written.items()},
+        "figures": {
+            name: _told(plan, name, figure)
+            for name, figure in plan.written.items()
+            if figure.group is None or name in plan.figures.chosen
+        },
         "tables": {name: table.title for name, table in config.tables.items()},
         "numbers": dict(_leaves({**numbers(site), "paper": numbers(theirs.site)})),
         "configuration": [(key, str(value)) for key, value in _leaves(scale)],
