@@ -83,7 +83,7 @@ def test_a_run_goes_on_with_another_number_of_processes(here, trunk, monkeypatch
     monkeypatch.setenv(PROCESSES, "2")
     found = here.build(job)
     pd.testing.assert_frame_equal(curve(found.folder), curve(trunk.folder), rtol=1e-4)
-    assert "going on from step 13" in (here.folder / log_of(job)).read_text()
+    assert "resumes from step 13" in (here.folder / log_of(job)).read_text()
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ def test_other_bytes_cost_nothing_and_on_a_gpu_they_may_agree(toy, device, outco
         assert "it came out different in sums.txt" in done.stderr
         assert not differing(before, results(toy))
         return
-    assert record.read(path).second == "built a second time on a GPU: 99 more"
+    assert record.read(path).second == "second build on a GPU: 99 more"
     total = json.loads((toy.folder / "results/total.json").read_text())["sum"]
     assert total == float((path.parent / "sums.txt").read_text().split()[-1])
     # A reader of the first one is outdated, and the one that had it built again is not.

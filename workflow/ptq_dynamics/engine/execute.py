@@ -1,5 +1,5 @@
-"""Execute one job: it takes the code it was planned with, verifies the inputs, lets the stage write
-into a hidden work folder, and publishes the result, all under a lease."""
+"""Execute one job under a lease: import the planned code, verify the inputs, run the stage in a
+hidden work folder, and publish the result."""
 
 import datetime
 import os
@@ -36,12 +36,11 @@ DIFFERS = "it came out different in {} (another processor or library?)"
 def execute(
     spec: Spec, *, restoring: bool = False, comparing: bool = False, devices: int = 0
 ) -> int:
-    """Run a job in this process, and say in one line what went wrong, if anything did; the exit
-    status.
+    """Run a job in this process; print an error in one line, and return the exit status.
 
-    A job whose result is up to date only writes its manifest. When `restoring`, the result is there
-    but for dropped files, which alone are made again; when `comparing`, it is made once more and
-    left as it is, and has to be the same. The job leases `devices` GPUs, where there are any.
+    A job whose result is up to date only writes its manifest. When `restoring`, the dropped files
+    of a result are built again. When `comparing`, the result is built again elsewhere, and must be
+    equal. The job leases `devices` GPUs, if there are any.
     """
     paths, progress = Paths.of(spec), Progress(f"{spec['stage']} {spec['name']}")
     try:
@@ -73,7 +72,7 @@ def execute(
 
 
 def _mend_times(inputs: Iterable[str]) -> None:
-    """Give inputs from the future the present time: Snakemake refuses older outputs."""
+    """Set future times of inputs to the present; Snakemake refuses outputs older than inputs."""
     for path in inputs:
         with suppress(OSError):
             if os.stat(path).st_mtime > time.time():
@@ -94,7 +93,7 @@ def _explain(error: BaseException, paths: Paths) -> str:
     if isinstance(error, Problem):
         return f"{error} (log: {paths.log})"
     if isinstance(error, KeyboardInterrupt):  # torch's launcher of processes takes the signals
-        return "interrupted; run the same command again to go on"
+        return "interrupted; run the same command again to resume"
     if is_full_disk(error):
         return f"the disk is full; free some space (see {paths.folder}) and run the command again"
     return f"{type(error).__name__}: {error} (traceback in {paths.log})"
@@ -125,7 +124,7 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
 
 
 def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:
-    """Make a result again, from nothing and elsewhere; `Problem` where it comes out different."""
+    """Build a result again in a temporary folder; `Problem` if it differs."""
     context, known = _read(spec, progress), record.read(paths.record)
     context.identity = known.carried
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
@@ -157,11 +156,11 @@ def _second(made: Record, known: Record, first: Path, second: Path) -> Record:
     agree = getattr(_stage(made.job), "agree", None)
     if known.device.kind == "cpu" or agree is None:
         raise Problem(DIFFERS.format(_difference(made, known)))
-    return replace(made, second=f"built a second time on a GPU: {agree(first, second)}")
+    return replace(made, second=f"second build on a GPU: {agree(first, second)}")
 
 
 def _read(spec: Spec, progress: Progress) -> Context[Any]:
-    """What the stage of a job is given, but for the folders to write to."""
+    """Return the context of a stage, without the folders to write to."""
     settings = _take_code(spec)
     inputs = {
         label: [manifest.read(Path(path), restore) for path in group]
@@ -173,7 +172,7 @@ def _read(spec: Spec, progress: Progress) -> Context[Any]:
 
 
 def _make(spec: Spec, context: Context[Any], work: Path) -> Manifest:
-    """Have the stage write into a folder of `work`; the manifest of what is there then."""
+    """Run the stage in folders of `work`; return the manifest of its files."""
     context.out, context.scratch = work / OUT, work / SCRATCH
     context.out.mkdir(parents=True, exist_ok=True)
     context.scratch.mkdir(exist_ok=True)
@@ -185,14 +184,14 @@ def _stage(spec: Spec) -> Any:
 
 
 def _take_code(spec: Spec) -> Any:
-    """Import the code that the job was planned with; its settings, in the type that the stage
-    names. What is edited later is neither run by it nor makes its result another's."""
+    """Import the planned code; return the settings in the type that the stage names. Later edits
+    change neither the run nor its result."""
     checkout.check(Path())
     hints = typing.get_type_hints(_stage(spec).run, include_extras=True)
     (kind,) = typing.get_args(hints["context"])
     settings = TypeAdapter(kind).validate_python(spec["settings"])
     code.load(spec["code"])
-    # Now, as what is edited while it is imported may be imported.
+    # An edit during the import may have been imported.
     found = code.program().code(code.roots(spec["stage"], settings))
     libraries = machine.versions(found.libraries, spec["libraries"])
     here = {"code": found.modules, "libraries": libraries}
@@ -202,10 +201,10 @@ def _take_code(spec: Spec) -> Any:
 
 
 def restore(result: Manifest) -> None:
-    """Have the dropped files of a result built, unless another process has done so meanwhile.
+    """Build the dropped files of a result again, unless another process has done so meanwhile.
 
-    Raises `Problem` when that fails, or gives other bytes; on a GPU, those of a second building
-    that agrees with the first replace the whole result.
+    Raises `Problem` if that fails or gives other bytes. On a GPU, a second build that agrees with
+    the first replaces the whole result.
     """
     path = beside(result.path, RECORD)
     if not again(path, "restore"):
@@ -216,13 +215,13 @@ def restore(result: Manifest) -> None:
 
 
 def again(path: Path, purpose: Literal["restore", "compare"]) -> bool:
-    """Run the job of a record in a process of its own, with as many threads and processes as then;
-    whether that went well. If not, it has said why in a line."""
+    """Run the job of a record in its own process, with the recorded numbers of threads and
+    processes; return whether it succeeded. A failed job has printed its error."""
     made = record.read(path)
     names = {"OMP_NUM_THREADS", *(name for name in os.environ if name.endswith("_NUM_THREADS"))}
     environment = {**os.environ, **dict.fromkeys(names, str(made.threads))}
     environment["PTQ_DYNAMICS_PROCESSES"] = str(made.processes)
     command = [sys.executable, "-m", "ptq_dynamics.engine.run", str(path), f"--{purpose}"]
-    # Unless this job has a lease already, as it may compute on a device.
+    # A job that leases a GPU passes it on.
     command += ["--devices", "1"]
     return processes.run(command, environment, is_heard=True).returncode == 0

@@ -1,7 +1,7 @@
-"""Manifests: the files of one result with size and sha256, and the facts that later stages need.
+"""Manifests: the files of one result with size and sha256, and facts for later stages.
 
-A manifest holds no time and no absolute path, so equal results have equal manifests. The record
-beside it holds the same, so a manifest can always be written again."""
+A manifest has no time and no absolute path, so equal results have equal manifests. The record
+beside it has the same content, from which the manifest can be written again."""
 
 import hashlib
 import json
@@ -32,22 +32,21 @@ class Manifest:
 
     @property
     def folder(self) -> Path:
-        """Folder that the names of files are relative to."""
+        """The folder of the result."""
         return self.path.parent
 
     def text(self) -> str:
-        """The manifest as it stands on disk."""
+        """Return the content of the manifest's file."""
         content = {"files": self.files, "facts": self.facts}
         return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     def digest(self) -> str:
-        """Hex sha256 of the manifest's text."""
+        """Return the hex sha256 of the manifest's text."""
         return hashlib.sha256(self.text().encode()).hexdigest()
 
     def file(self, name: str) -> Path:
-        """Path of one file of the result, after its bytes were compared with the manifest, of a
-        `LARGE` file once for each time that it was written; a dropped file is built again. Raises
-        `Problem` where the file is missing or has other bytes."""
+        """Return the path of one file after its bytes were compared with the manifest; a dropped
+        file is built again. Raises `Problem` if the file is missing or has other bytes."""
         path, mend = self.folder / name, "build with DEEP=1 to make it again"
         if name not in self._verified:
             if name not in self.files:
@@ -66,8 +65,8 @@ class Manifest:
         return path
 
     def mark(self, names: Iterable[str]) -> None:
-        """Note that files have the bytes of the manifest, of `LARGE` ones until they are written
-        again, so that not every job that reads them hashes them."""
+        """Mark `LARGE` files as verified until they are written again, so that not every job that
+        reads them hashes them."""
         for name in names:
             if self.files[name]["size"] >= LARGE:
                 with suppress(OSError):  # the folder may be read-only
@@ -79,14 +78,14 @@ class Manifest:
         return self.folder / f".verified-{self.files[name]['sha256'][:16]}"
 
     def subfolder(self, name: str) -> Path:
-        """Path of a folder of the result, after every file in it was verified (see `file`)."""
+        """Return the path of a folder of the result after all its files were verified."""
         for file in [each for each in self.files if each.startswith(f"{name}/")] or [f"{name}/"]:
             self.file(file)
         return self.folder / name
 
     def harm(self, deep: bool = False) -> str | None:
-        """The first file, dropped ones aside, that is missing or has another size (`deep`: other
-        bytes), in words; None where all are as listed."""
+        """Describe the first file that is missing without being dropped, or has another size, or
+        with `deep` other bytes; None if there is none."""
         absent = {name for name in self.dropped() if not (self.folder / name).exists()}
         found = (self._differs(name, deep) for name in self.files if name not in absent)
         return next(filter(None, found), None)
@@ -106,23 +105,23 @@ class Manifest:
         return None
 
     def dropped(self) -> set[str]:
-        """Names of the files that were dropped to save space; they are made again on demand."""
+        """Return the names of files that were dropped to save space."""
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             content = json.loads(beside(self.path, ABSENT).read_text(encoding="utf-8"))
-            # A result that was made anew since then has all its files.
+            # A result that was rebuilt since then has all its files.
             if content["manifest"] == self.digest():
                 return set(content["files"])
         return set()
 
     def drop(self, names: Iterable[str]) -> None:
-        """Delete files of the result; the result stays known, without them."""
+        """Delete files of the result; its manifest and record stay."""
         gone = self.dropped().union(names) & self.files.keys()
         write_atomically(beside(self.path, ABSENT), self.note(gone))
         for name in gone:
             (self.folder / name).unlink(missing_ok=True)
 
     def note(self, names: Iterable[str]) -> str:
-        """What says, beside the manifest, which files of the result were dropped."""
+        """Return the content of the file that lists dropped files."""
         return json.dumps({"manifest": self.digest(), "files": sorted(names)}, indent=1) + "\n"
 
 
@@ -134,9 +133,9 @@ def written(path: Path) -> int:
 
 
 def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manifest:
-    """Read a manifest, or take it from the record beside it where Snakemake has removed it.
+    """Read a manifest, or the record beside it if Snakemake has removed the manifest.
 
-    Raises `Problem` where there is neither, or the file holds something else.
+    Raises `Problem` if both are missing, or the content is invalid.
     """
     found = path if path.exists() else beside(path, RECORD)
     try:
@@ -152,12 +151,12 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
 
 
 def describe(folder: Path, path: Path, facts: Mapping[str, Any]) -> Manifest:
-    """Manifest, to be written to `path`, of every file below `folder` that is not hidden."""
+    """Return the manifest for `path` of all files below `folder` that are not hidden."""
     names = (each.relative_to(folder) for each in sorted(folder.rglob("*")) if each.is_file())
     files = {
         name.as_posix(): {"size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
         for name in names
         if not any(part.startswith(".") for part in name.parts)
     }
-    # As it comes back from disk, where tuples are lists.
+    # On disk, tuples are lists.
     return Manifest(path, files, json.loads(json.dumps(dict(facts), allow_nan=False)))

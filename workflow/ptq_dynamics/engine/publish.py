@@ -1,8 +1,8 @@
-"""How a finished job becomes a result: files first, then the record, the manifest last.
+"""Publishing of finished jobs: files move first, then the record, and the manifest last.
 
-The work folder holds the whole result before the first file moves, so the next process completes
-what a killed one left. Each owner of the lease has a work folder of its own name; a process that
-lost the lease finds its folder gone, and can change nothing."""
+The work folder has the whole result before the first file moves, so another process can complete
+the work of a killed one. Each owner of the lease has its own work folder. A process that lost the
+lease finds its folder gone, and can change nothing."""
 
 import os
 import shutil
@@ -19,8 +19,8 @@ OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result,
 
 
 def take_over(paths: Paths, identity: str, token: str) -> Path:
-    """The work folder of the owner of a lease with this token: what earlier owners left of the same
-    work, under a name by which they do not find it."""
+    """Return the work folder of a lease's owner, with the newest work of earlier owners under a new
+    name, so that these no longer find it."""
     work = paths.work(identity, token)
     left = sorted(paths.works(identity), key=lambda path: path.stat().st_mtime)
     for older in left[:-1]:
@@ -31,8 +31,8 @@ def take_over(paths: Paths, identity: str, token: str) -> Path:
 
 
 def is_prepared(work: Path, paths: Paths) -> bool:
-    """Whether an earlier process finished what is in the work folder, and all of it is there or
-    has moved to its place."""
+    """Return whether an earlier process finished the work, and each file is in the work folder or
+    at its place."""
     try:
         files = record.read(work / RECORD).files
     except Problem:
@@ -47,9 +47,9 @@ def is_prepared(work: Path, paths: Paths) -> bool:
 
 
 def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None]) -> None:
-    """Move the files of a finished result to their place, after removing those of an earlier one.
+    """Remove the files of an earlier result, and move those of a finished one to their place.
 
-    `require` raises when the folder is no longer this process's.
+    `require` raises if this process has lost the lease.
     """
     require()
     shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`

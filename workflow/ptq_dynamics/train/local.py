@@ -1,4 +1,4 @@
-"""Checkpoints in a local folder, read in place: a result of links to their files."""
+"""The stage for checkpoints in a local folder: its result has links to their files."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from ptq_dynamics.train import trajectory
 
 @dataclass(frozen=True)
 class LocalCheckpoint:
-    """A checkpoint in a `subfolder`, with its files as they were when the job was planned."""
+    """A checkpoint in a `subfolder`, with its files at the time of planning."""
 
     checkpoint: trajectory.Checkpoint
     subfolder: str
@@ -24,8 +24,7 @@ class LocalCheckpoint:
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """Checkpoints in a `folder` of a model with so many `parameters`; `beside` are files of a
-    tokenizer in that folder, for checkpoints that have none."""
+    """Checkpoints in a `folder`. The files `beside` are the tokenizer of those without their own."""
 
     folder: str
     checkpoints: tuple[LocalCheckpoint, ...]
@@ -34,8 +33,7 @@ class LocalSettings:
 
 
 def run(context: Context[LocalSettings]) -> Mapping[str, Any]:
-    """Link the files of every checkpoint into the folder of its id; the manifest has their
-    digests. Raises `Problem` where a checkpoint has no tokenizer."""
+    """Link the files of every checkpoint into the folder of its id; `Problem` without a tokenizer."""
     settings, folder = context.settings, Path(context.settings.folder).resolve()
     for number, each in enumerate(settings.checkpoints, start=1):
         source = folder / each.subfolder

@@ -1,7 +1,8 @@
-"""Several processes that train one run, one a device: the same run, but for the last bits.
+"""Several processes that train one run, one process for each device.
 
-The first process leads: it alone writes. A batch is shared out by rows, so a step has exactly its
-tokens; gradients are averaged (DDP). Any number of processes goes on from a state.
+Each process computes some rows of a batch, and DDP averages the gradients. The first process alone
+writes files. The run differs from that of one process only in the last bits, and any number of
+processes can resume from a state.
 """
 
 import logging
@@ -24,43 +25,42 @@ from ptq_dynamics.engine.context import Context, Progress
 T = TypeVar("T")
 Work = Callable[[Context[Any], "Team"], Mapping[str, Any]]
 
-# Exactly so many processes; or one for each visible GPU, but at most so many.
+# Variables: the exact number of processes; the most processes, of which each has a visible GPU.
 PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
-# Who waits for the leader may wait for weights that are written to a slow disk.
+# Processes may wait for the first one, which writes weights to a slow disk.
 PATIENCE = timedelta(days=30)
-# Seconds in which a process that lost the others waits for the one that says why.
-LAST_WORDS = 1.0
-# The launcher takes these, and leaves them taken.
+LAST_WORDS = 1.0  # seconds in which another process may report the cause of a failure
+# The launcher replaces the handlers of these signals, and does not restore them.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
 class Team:
-    """The processes that train a run, as one of them sees them: its rank, and their count."""
+    """The rank of a process, and the count of all processes that train the run."""
 
     rank: int = 0
     count: int = 1
 
     @property
     def leads(self) -> bool:
-        """Whether it writes."""
+        """Whether this process writes files."""
         return self.rank == 0
 
     def agreed(self, value: T) -> T:
-        """What the leader has."""
+        """Return the value of the first process."""
         box = [value]
         if self.count > 1:
             distributed.broadcast_object_list(box)
         return box[0]
 
     def rows(self, batch: int) -> list[int]:
-        """This process's share of the rows of a batch."""
+        """Return this process's rows of a batch."""
         found: list[int] = np.array_split(range(batch), self.count)[self.rank].tolist()
         return found
 
     def parts(self, rows: Tensor, batch: int, most: int | None) -> list[tuple[Tensor, int]]:
-        """These rows, in parts of at most `most`, each with the weight 1; and with the weight 0
-        one that fills up: in the last part all exchange gradients."""
+        """Return rows in parts of at most `most`, with the weight 1. Parts of weight 0 follow, so
+        that all processes have equally many: they exchange gradients in the last part."""
         largest = -(-batch // self.count)
         parts = [(part, 1) for part in rows.split(most or largest)]
         return parts + [(rows[:1], 0)] * (-(-largest // (most or largest)) - len(parts))
@@ -70,8 +70,8 @@ ALONE = Team()
 
 
 def wanted(batch: int) -> int:
-    """How many processes train a run with so many sequences a batch: PROCESSES, or as many of the
-    visible GPUs as GPUS says."""
+    """Return the number of processes for a batch of so many sequences, from PROCESSES, or from GPUS
+    and the visible GPUs. Raises `Problem` if the batch or the GPUs do not suffice."""
     visible = torch.cuda.device_count()
     try:
         exactly = int(os.environ.get(PROCESSES) or 0)
@@ -87,7 +87,7 @@ def wanted(batch: int) -> int:
 
 
 def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
-    """What a stage gives in as many processes as are wanted."""
+    """Run a stage in the wanted number of processes; return its facts."""
     count = wanted(batch)
     if count == 1:
         return stage(context, ALONE)
@@ -95,7 +95,7 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    # What it says of processes that end, the job says in one line.
+    # The job reports ended processes in one line.
     for name in ("torch.distributed", "torch.multiprocessing"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     config = LaunchConfig(1, 1, count, rdzv_backend="c10d", rdzv_endpoint="localhost:0")
@@ -112,7 +112,7 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
         if failure.exitcode < 0:
             raise Problem(
                 f"process {failure.local_rank} of the job was killed (out of memory?); run the "
-                "same command again to go on"
+                "same command again to resume"
             ) from None
         told: Any = failure.message
         said = told["message"] if isinstance(told, dict) else told
@@ -121,14 +121,14 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        # After what the first process has written.
+        # The first process has written to the same file.
         if context.progress.log is not None:
             context.progress.log.seek(0, os.SEEK_END)
     return {**facts, "processes": count}
 
 
 def _work(stage: Work, context: Context[Any], log: Path | None) -> Any:
-    # What one of the launched processes does.
+    # The work of one launched process.
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(max(1, torch.get_num_threads() // count))
     has_gpus = torch.cuda.is_available()
@@ -146,6 +146,6 @@ def _work(stage: Work, context: Context[Any], log: Path | None) -> Any:
     except Exception:
         time.sleep(LAST_WORDS)
         raise
-    # Not after an exception, where it could wait for processes that are stuck.
+    # After an exception this could wait for stuck processes.
     distributed.destroy_process_group()
     return facts

@@ -1,8 +1,8 @@
-"""Train one run of the paper's controlled experiments (section 4), branch one from its trunk, or go
-on with another's weights as a stage after pre-training does.
+"""The stage that trains a run (section 4): from fresh weights, as a branch from the state of its
+trunk, or from the weights of another run, as a stage after pre-training.
 
-Only initial weights and data order are random, and both follow from the seed; so a state is
-weights, optimizer moments and the step, and an interrupted run goes on to the same bits.
+Only initial weights and data order are random, and both follow from the seed. A state therefore has
+weights, moments of the optimizer and the step, and an interrupted run resumes to the same bits.
 """
 
 import csv
@@ -38,21 +38,20 @@ from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
 RESUMABLE = True
 COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
 STATES = "state-*.safetensors"
-# States are so many seconds apart at least, and are written at so many bytes a second at most: of
-# the paper's model one every ten minutes.
+# The least seconds between states, and the most bytes of states a second: the paper's model has one
+# every ten minutes.
 EVERY, RATE = 5.0, 3e6
-# On a GPU, two trainings of a run agree where their last losses differ by so many nats/token.
-AGREE = 0.01
+AGREE = 0.01  # nats/token, the most between the last losses of two trainings on a GPU
 
 
 def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
-    """Train from the last saved state, or the trunk's, or from nothing, to the run's last step, in
-    as many processes as are wanted."""
+    """Train to the run's last step, from its last saved state if there is one, in one or several
+    processes."""
     return processes.run(work, context, context.settings.batch)
 
 
 def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, Any]:
-    """What each process does."""
+    """Train in one of the processes."""
     settings, corpus = context.settings, context.input("corpus")
     data = settings.objective.data(corpus, settings.context, settings.batch, settings.seed)
     start = None
@@ -64,7 +63,7 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
     if saved is not None:
         trainer.load(saved)
         if team.leads:
-            context.progress.say(f"going on from step {trainer.step}")
+            context.progress.say(f"resumes from step {trainer.step}")
     elif "trunk" in context.inputs:
         trainer.load(context.input("trunk").file(state_name(settings.first)))
     train(trainer, data, context)
@@ -78,7 +77,7 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
 
 
 def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> None:
-    """The training loop: update, log, save; to the last step."""
+    """Update, log and save, up to the last step."""
     first, last = trainer.step, trainer.settings.last
     started = saved = time.monotonic()
     apart = EVERY
@@ -106,7 +105,7 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
 
 
 def ahead(data: Any, trainer: "Trainer", steps: range) -> Iterator[Tensor]:
-    """This process's rows of the batches of some updates, which a thread reads in advance."""
+    """Yield this process's rows of the batch of each step; a thread reads one batch ahead."""
     mine, first = trainer.team.rows(trainer.settings.batch), trainer.settings.data_first
 
     def read(step: int) -> Tensor:
@@ -121,8 +120,7 @@ def ahead(data: Any, trainer: "Trainer", steps: range) -> Iterator[Tensor]:
 
 
 class Costs(nn.Module):
-    """A model and the objective that it is trained for: what it costs is compiled, and shared out,
-    as one."""
+    """A model with its objective, so that torch compiles and distributes both as one module."""
 
     def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()
@@ -134,15 +132,15 @@ class Costs(nn.Module):
 
 
 def causal_mask(*sizes: Any, **options: Any) -> Any:
-    """No mask of a training batch, whose attention is plainly causal, so that a quick kernel takes
-    it; while compiling, transformers 5.17 makes a table (its issues 48925 and 48975)."""
+    """Return no mask for plainly causal attention, so that a fast kernel computes it. While torch
+    compiles, transformers 5.17 builds a mask in memory (its issues 48925 and 48975)."""
     if options.get("attention_mask") is None and options.get("local_size") is None:
         return None
     return masking_utils.sdpa_mask(*sizes, **options)
 
 
 class Trainer:
-    """Model, optimizer and position of a run, and how they are saved."""
+    """The model, optimizer and step of a run, with methods to update, save and load them."""
 
     def __init__(
         self,
@@ -174,12 +172,12 @@ class Trainer:
 
     @property
     def rate(self) -> float:
-        """Learning rate of the next update."""
+        """The learning rate of the next update."""
         return schedules.learning_rate(self.settings.schedule, self.step)
 
     def update(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """One optimizer step on a batch as the objective has them, of which this process computes
-        its rows; mean loss of the whole and gradient norm before clipping, both 0-dimensional."""
+        """Update the weights from this process's rows of a batch. Return the mean loss of the whole
+        batch and the gradient norm before clipping, both 0-dimensional."""
         settings = self.settings
         settings.optimizer.set_rate(self._optimizer, self.rate, settings.schedule.peak)
         *others, last = self.team.parts(rows, settings.batch, settings.micro_batch)
@@ -187,7 +185,7 @@ class Trainer:
         if self.team.count > 1:
             distributed.all_reduce(count)
         total = torch.zeros((), device=self.device)
-        # All processes share gradients in the last part alone.
+        # Processes exchange gradients only in the last part.
         with self._joined.no_sync() if self.team.count > 1 else nullcontext():
             for part, weight in others:
                 total += self._backward(part, weight, count)
@@ -206,21 +204,21 @@ class Trainer:
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=mixed):
             cost = self._cost(part, self._before)
         loss = cost / count.clamp(min=1) * weight
-        # Gradients are averaged over processes, but parts add up.
+        # DDP averages gradients over processes; parts add up.
         (loss * self.team.count).backward()
         return loss.detach()
 
     # Training curve
 
     def cut_curve(self) -> None:
-        """Go on with the curve of an interrupted run, without the rows after its saved state."""
+        """Keep the rows of an interrupted run's curve up to its saved state."""
         path = self.out / CURVE
         rows = [row.split(",") for row in path.read_text().splitlines()] if path.exists() else []
         kept = [row for row in rows[1:] if len(row) == len(COLUMNS) and int(row[0]) <= self.step]
         write_atomically(path, "".join(",".join(row) + "\n" for row in [COLUMNS, *kept]))
 
     def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
-        """Add a row: the loss, rate and norms of the update that led to this step."""
+        """Append loss, rate and norms of the last update to the curve."""
         norm = nn.utils.get_total_norm(p.detach() for p in self.model.parameters())
         lr = schedules.learning_rate(self.settings.schedule, self.step - 1)
         values = [float(loss), lr, float(gradient_norm), float(norm)]
@@ -231,7 +229,7 @@ class Trainer:
         self.require_finite(loss)
 
     def require_finite(self, loss: Tensor) -> None:
-        """Raise `Problem` when the run has diverged."""
+        """Raise `Problem` if the run has diverged."""
         if not math.isfinite(float(loss)):
             raise Problem(
                 f"diverged: the loss is {float(loss)} at step {self.step} (lr {self.rate:.2e}); "
@@ -241,17 +239,17 @@ class Trainer:
     # Checkpoints and states
 
     def checkpoint(self, step: int) -> Checkpoint:
-        """The run's checkpoint after `step` updates."""
+        """Return the run's checkpoint after `step` updates."""
         schedule = self.settings.schedule
         lr, phase = schedules.learning_rate(schedule, step), schedules.phase(schedule, step)
         return Checkpoint(step_id(step), step, self.tokens(step), lr, phase)
 
     def tokens(self, step: int) -> int:
-        """Tokens seen before the update after `step` updates."""
+        """Return the tokens that the model has seen after `step` updates."""
         return self.settings.first_tokens + (step - self.settings.first) * self.tokens_per_step
 
     def save_due(self, loss: Tensor | None = None) -> None:
-        """Save what is due at this step; the process that leads does."""
+        """Save the checkpoint and the state of this step, if they are due, in the first process."""
         if not self.team.leads:
             return
         if self.step in self.settings.checkpoint_steps:
@@ -268,9 +266,9 @@ class Trainer:
             self.save(self.out / state_name(self.step))
 
     def save(self, path: Path) -> None:
-        """Write the whole state to one file, whole or not at all."""
+        """Write the state to one file, atomically."""
         every = self.model.state_dict()
-        # Each once: a tied head is the embedding.
+        # A tied head is the embedding, and is saved once.
         first = {value.data_ptr(): name for name, value in reversed(every.items())}
         tensors = {f"model.{name}": every[name].contiguous() for name in first.values()}
         for index, moments in self._optimizer.state_dict()["state"].items():
@@ -283,7 +281,7 @@ class Trainer:
         partial.replace(path)
 
     def load(self, path: Path) -> None:
-        """Take up the state that `save` wrote; `Problem` when the file is damaged."""
+        """Load the state that `save` wrote; `Problem` if the file is damaged."""
         weights, state = dict[str, Tensor](), dict[int, dict[str, Tensor]]()
         try:
             found = load_file(path, device=str(self.device))
@@ -296,14 +294,14 @@ class Trainer:
             else:
                 _, index, moment = name.split(".")
                 state.setdefault(int(index), {})[moment] = value
-        # A tied head is not in it.
+        # The file lacks a tied head.
         self.model.load_state_dict(weights, strict=False)
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
 
 
 def agree(first: Path, second: Path) -> str:
-    """How far two trainings of a run, in two folders, lie apart at the end of their curves, in
-    words. Raises `Problem` where the mean losses of the last tenth differ by more than `AGREE`."""
+    """Return in words how far two trainings of a run, in two folders, lie apart: the mean losses of
+    the last tenth of their curves. Raises `Problem` if they differ by more than `AGREE`."""
     ends = []
     for folder in (first, second):
         with (folder / CURVE).open(encoding="utf-8", newline="") as file:
@@ -316,12 +314,12 @@ def agree(first: Path, second: Path) -> str:
 
 
 def state_name(step: int) -> str:
-    """File of the whole state after `step` updates."""
+    """Return the name of the file with the state after `step` updates."""
     return f"state-{step:07d}.safetensors"
 
 
 def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
-    """The newest state of an interrupted run, if the checkpoints before it are all there."""
+    """Return the newest state of an interrupted run that has all checkpoints before it."""
     for path in sorted(scratch.glob(STATES), reverse=True):
         step = int(path.stem.removeprefix("state-"))
         due = [step_id(each) for each in trainer.settings.checkpoint_steps if each <= step]

@@ -60,7 +60,7 @@ class DatasetSource(Strict):
         except (OSError, ValueError, RuntimeError) as error:
             raise Problem(
                 f"data set {self.path} cannot be read: {' '.join(str(error).split())}; run the "
-                "same command again to go on"
+                "same command again to resume"
             ) from error
 
 
