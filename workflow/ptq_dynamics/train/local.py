@@ -24,7 +24,7 @@ class LocalCheckpoint:
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """Checkpoints in a `folder`. The files `beside` are the tokenizer of those without their own."""
+    """Checkpoints in a `folder`. `beside` has files of a tokenizer for those without one."""
 
     folder: str
     checkpoints: tuple[LocalCheckpoint, ...]
@@ -33,7 +33,7 @@ class LocalSettings:
 
 
 def run(context: Context[LocalSettings]) -> Mapping[str, Any]:
-    """Link the files of every checkpoint into the folder of its id; `Problem` without a tokenizer."""
+    """Link the files of every checkpoint into a folder; `Problem` without a tokenizer."""
     settings, folder = context.settings, Path(context.settings.folder).resolve()
     for number, each in enumerate(settings.checkpoints, start=1):
         source = folder / each.subfolder
