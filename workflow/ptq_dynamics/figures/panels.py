@@ -1,5 +1,4 @@
-"""Panels and how they are drawn. A figure's table is exactly what is drawn, and is its .csv: the
-columns `COLUMNS`, one row a point."""
+"""Panels of figures. The table of a figure, its CSV file, has a row for each drawn point."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -23,22 +22,22 @@ from ptq_dynamics.figures.places import RIGHT
 from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 
-# Of every figure's table; docs/results.md describes them.
+# Columns of the tables of all figures; docs/results.md describes them.
 PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
-# Inches of a row of one, two, or three and more panels.
+# Inches of rows with one, two, and more panels.
 HEIGHTS = (2.47, 1.85, 1.55)
 FEW = 5  # curves, for the legend of which half a text column has room
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 MOST = 5  # columns of the legend
 FAINT = 0.4  # opacity of what is neither an end nor a level
-# A spike is so many times above the highest median of so many neighbours on a curve.
+# The height of a spike over the highest median of neighbours, and the number of neighbours.
 SPIKE, NEIGHBOURS = 1.5, 9
 
 
 class Picture(NamedTuple):
-    """A figure that is drawn, its table, and the facts of it."""
+    """A drawn figure, its table, and its facts."""
 
     figure: Figure
     table: pd.DataFrame
@@ -46,7 +45,7 @@ class Picture(NamedTuple):
 
 
 class Sheet:
-    """The panels of a figure, lettered in their order, and the points in them."""
+    """The panels of a figure, with letters in their order, and their points."""
 
     def __init__(self, data: Curves) -> None:
         self.data, self.settings = data, data.settings
@@ -54,7 +53,7 @@ class Sheet:
         self._parts: list[pd.DataFrame] = []
 
     def add(self, panel: Panel, *parts: pd.DataFrame) -> None:
-        """One more panel, and the points in it; with a right axis, the learning rate too."""
+        """Add a panel with its points, and with the learning rate if it has a right axis."""
         name = ascii_lowercase[len(self.panels)]
         self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
         place = {"panel": name, "x_axis": panel.x, "y_axis": panel.y}
@@ -75,12 +74,11 @@ class Sheet:
         draw: Callable[[Axes, Panel, pd.DataFrame, Mapping[str, Line]], None] | None = None,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
-        """Draw all panels, in rows of up to three, two by two where there are four, or of
-        `columns`; one legend below, with some `more`.
+        """Draw all panels in `columns`, by default up to three, with one legend below.
 
-        `curves` are those of the data unless they are called otherwise. A layout that draws
-        otherwise has a `draw` of its own. Facts: how many points there are, and sentences for
-        below the caption, the last of them what is `said`.
+        The legend has the `curves`, by default those of the data, and `more`. `draw` replaces the
+        function that draws a panel. Facts: the number of points, and sentences for below the
+        caption, the last of them `said`.
         """
         table, panels = columned(pd.concat(self._parts)), self.panels
         if self.settings.figure.grouped:
@@ -91,7 +89,7 @@ class Sheet:
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         height, wide = HEIGHTS[min(columns, 3) - 1], len(curves) > FEW
         figure, axes = subplots([panel.name for panel in panels], columns, height, wide=wide)
-        # The last of a row that has a right axis names it.
+        # The last panel of a row labels the right axis.
         last = {n // columns: panel.name for n, panel in enumerate(panels) if panel.right}.values()
         alike = dict[str, Axes]()
         for panel, ax in zip(panels, axes, strict=True):
@@ -110,7 +108,7 @@ class Sheet:
         return Picture(figure, table, {"points": len(table), FINDING: found})
 
     def _taken_over(self, table: pd.DataFrame) -> set[str]:
-        """Names of the runs that another one continues; their ends are not outlined."""
+        """Return the names of runs that another run continues; their ends have no outline."""
         along = {panel.name for panel in self.panels if panel.tokens_x}
         places = table[table.panel.isin(along) & (table.axis == "left")].groupby("segment").x
         first, last = places.min(), places.max()
@@ -119,7 +117,7 @@ class Sheet:
 
 
 def columned(table: pd.DataFrame) -> pd.DataFrame:
-    """The points of a figure with all `COLUMNS`."""
+    """Return the points of a figure with all `COLUMNS`."""
     unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
     return table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
 
@@ -132,9 +130,9 @@ def subplots(
     wide: bool = False,
     layout: Any = "constrained",
 ) -> tuple[Figure, list[Axes]]:
-    """A figure in the style of all, as wide as a text column, or half where it is one panel unless
-    that is `wide`, and its axes in rows of some `height` in inches, one for each name. The layout
-    `compressed` is for axes of fixed aspect."""
+    """Return a figure and its axes, one for each name, in rows of a `height` in inches. One panel
+    alone takes half of the text width unless it is `wide`. The layout `compressed` is for axes of
+    fixed aspect."""
     matplotlib.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
     cells = [*names, *["."] * (-len(names) % columns)]
@@ -153,9 +151,8 @@ def finish(
     more: Mapping[str, Artist] = {},
     curves: Sequence[str] = (),
 ) -> None:
-    """What stands around panels: below them one legend, of every label once, in the order of the
-    curves, then some more, as many in a row as there is room for, none where there is one curve
-    alone; at the top right the scale, small, in one line."""
+    """Add one legend below the panels, unless there is only one curve, and the scale at the top
+    right. The legend has each label once, in the order of the curves, then `more`."""
     found: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -171,7 +168,7 @@ def finish(
 
 
 def _columns(lengths: Sequence[int], width: float) -> int:
-    # The most that have room for labels of so many letters, which fill one after the other.
+    # The most columns with room for all labels; labels fill the columns in turn.
     for columns in range(min(MOST, len(lengths)), 1, -1):
         filled = np.array_split(lengths, columns)
         if sum(ENTRY + LETTER * max(column) for column in filled) <= width:
@@ -190,7 +187,7 @@ def _draw_panel(
     """Draw the points of one panel; the `last` of a row names the right axis."""
     right = ax.twinx(label=RIGHT.format(panel.name)) if panel.right else None
     rates = table[table.axis == "right"]
-    # Lines of different rates are told apart by their curves' markers, hollow and few.
+    # Hollow, sparse markers of the curves distinguish lines of different rates.
     several = rates.groupby("curve").y.max().nunique() > 1
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line, width = styles[str(curve)], panel.widths.get(str(curve))
@@ -203,7 +200,7 @@ def _draw_panel(
             continue
         faint = panel.faint and axis == "left"
         look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin or faint else {}
-        # On all but the widest lines, markers would hide what lies below.
+        # Markers on narrower lines would hide the lines below.
         bare = panel.thin or axis == "level" or width != max(panel.widths.values(), default=None)
         if not bare:
             look |= {"marker": line.marker}
@@ -243,20 +240,20 @@ def _draw_panel(
 
 
 def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
-    """Outline the end [1, 2] of a run, if it has one."""
+    """Outline the end of a run, [1, 2], or [0, 2] without an end."""
     look: dict[str, Any] = {"s": line.area, "color": line.color, "marker": line.marker, "zorder": 4}
     ax.scatter(*end.T, edgecolors="black", linewidths=0.5, **look)
 
 
 def error_bars(ax: Axes, part: pd.DataFrame, line: Line, curve: object, **look: Any) -> None:
-    """Points of a curve with bars for their bands."""
+    """Draw points of a curve with bars for their bands."""
     spread = [part.y - part.low, part.high - part.y]
     look = {"color": line.color, "marker": line.marker, "label": curve, **look}
     ax.errorbar(part.x, part.y, yerr=spread, **look)
 
 
 def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
-    """Leave out of the panel what would hide the rest."""
+    """Set limits without the points that would hide the rest."""
     shown = table
     if panel.crop:
         shown = table[table.x >= table.x.max() / 100]
@@ -278,8 +275,8 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
 
 
 def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times the powers of ten, a long horizontal one at 1
-    and 3 times, and nowhere else."""
+    """Label a logarithmic axis at 1, 2 and 5 times powers of ten only, and a long horizontal axis
+    at 1 and 3 times."""
     low, high = axis.get_data_interval()
     long = isinstance(axis, XAxis) and high > 10 * low
     axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))

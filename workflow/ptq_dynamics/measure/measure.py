@@ -25,8 +25,8 @@ from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 
 SHOWN = 4  # matrices that an error names
-# A checkpoint, the folder of its weights, and once quantized, errors by layer, and facts: damping
-# that was raised by layer, and matrices that were left out.
+# A checkpoint and the folder of its weights; of quantized ones also errors by layer, and facts:
+# raised damping by layer, and matrices that were left out.
 Made = Iterator[tuple[Checkpoint, Path, Mapping[str, Any], Mapping[str, Any]]]
 
 
@@ -106,7 +106,7 @@ def _packed(
         with quietly(context):
             result = next(results)
             result.save(folder, target)
-            # The model again: methods change theirs, and by now it is no longer in memory.
+            # Loaded again, because methods change their model.
             model, batches = models.load(folder), calibration.batches()
             if (left := models.left_out(model, result.weights)) and not settings.skip:
                 raise Problem(

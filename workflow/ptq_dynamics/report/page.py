@@ -1,4 +1,4 @@
-"""The stage that makes the page: one file that opens from disk, with all that it shows inside."""
+"""The stage that writes the page: one file that opens from disk and contains all it shows."""
 
 import base64
 import csv
@@ -54,8 +54,8 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
 
 
 def _figure(drawn: Manifest, name: str, title: str, caption: str) -> dict[str, Any]:
-    """A figure, and its points without empty columns, each with its place in the picture and the
-    number of its inputs in `lineages`."""
+    """Return a figure and its points without empty columns, each with its place in the picture and
+    the number of its inputs in `lineages`."""
     with drawn.file(f"{name}.{TABLE}").open(encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file)]
     heads = [head for head in (rows or [{}])[0] if any(row[head] for row in rows)]
@@ -78,7 +78,7 @@ def _encoded(picture: Path) -> str:
 
 
 def _made(results: Collection[Result], missing: int) -> str:
-    """The commits, machines and days of the results that the page shows, in a sentence."""
+    """Return a sentence with the commits, machines and days of the shown results."""
     days = sorted(each.record.started[:10] for each in results)
     commits = ", ".join(sorted({each.commit for each in results}))
     machines = ", ".join(sorted({each.record.machine.processor for each in results}))
@@ -90,7 +90,7 @@ def _made(results: Collection[Result], missing: int) -> str:
 
 
 def _claims(shown: Table) -> Iterator[dict[str, Any]]:
-    """Every claim with its rows; number, words and outcome stand in its first row alone."""
+    """Yield each claim with its rows; only the first row has number, words and outcome."""
     starts = [at for at, row in enumerate(shown.rows) if row[1]]
     for start, end in pairwise([*starts, len(shown.rows)]):
         number, says, outcome = shown.rows[start][:3]
@@ -100,7 +100,7 @@ def _claims(shown: Table) -> Iterator[dict[str, Any]]:
 
 
 def _table(tables: Manifest, name: str, title: str) -> Table:
-    """A table as its CSV has it; there, errors stand in columns of their own."""
+    """Return a table from its CSV, where errors have their own columns."""
     with tables.file(f"{name}.csv").open(encoding="utf-8", newline="") as file:
         lines = csv.DictReader(file)
         heads, rows = lines.fieldnames or (), list(lines)

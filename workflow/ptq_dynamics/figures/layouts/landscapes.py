@@ -14,7 +14,7 @@ from ptq_dynamics.curvature.settings import GRID, POINTS
 from ptq_dynamics.figures.layout import Layout, Some, Text
 from ptq_dynamics.figures.settings import FINDING
 
-# How the three points are drawn and called.
+# Markers and labels of the three points.
 MARKS = {
     "final": ("o", "final Θₖ"),
     "previous": ("s", "earlier Θₖ₋₁"),
@@ -34,8 +34,8 @@ class PlaneOptions(Strict):
 
 
 class Landscapes(Layout):
-    """A panel for every curve, of one trajectory, and quantizer: contours of the loss less that of
-    the final checkpoint, on the same levels in all, the three points, and their distances."""
+    """A panel for every curve, of one trajectory, and quantizer: contours of the loss minus that of
+    the final checkpoint, on common levels, with the three points and their distances."""
 
     of_one_seed = True
     most_curves = math.inf  # each has a panel of its own
@@ -46,7 +46,7 @@ class Landscapes(Layout):
     landscape: PlaneOptions
 
     def check(self, place: str, timeline: Any) -> None:
-        """Its trajectories have the earlier checkpoint."""
+        """Require the earlier checkpoint of each trajectory."""
         previous = timeline.steps(self.landscape.previous)
         for name in self.trajectories:
             final = timeline.measured(name)[-1].step or 0
@@ -59,7 +59,7 @@ class Landscapes(Layout):
                 )
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
-        """The loss in all planes, of the first seed."""
+        """Return the losses in all planes, at the first seed."""
         previous, inputs = planner.timeline.steps(self.landscape.previous), {}
         for name, quantizer in product(self.trajectories, self.quantizers):
             job = planner.landscape(name, planner.scale.used(quantizer), previous)
@@ -104,7 +104,7 @@ class Landscapes(Layout):
 
 
 def _draw_panel(ax: Any, title: str, table: Any, bounds: np.ndarray) -> Any:
-    """The contours of a plane and its points; gives the filled ones."""
+    """Draw the contours of a plane and its points; return the filled contours."""
     from matplotlib.colors import BoundaryNorm
 
     surface = table[table.point == "grid"].pivot(index="y", columns="x", values="increase")
