@@ -27,7 +27,12 @@ class CrossEntropy(Function):
         """Compute the losses, and keep only the probabilities."""
         probabilities, at = logits.softmax(dim=-1), targets.unsqueeze(-1)
         context.save_for_backward(probabilities, at)
-        return -probabilities.gather(-1, at).squeeze(-1).log()
+        losses = -probabilities.gather(-1, at).squeeze(-1).log()
+        # Below e^-104 a probability is 0 in float32, as of a token that training has not had yet.
+        if (rare := losses.isinf()).any():
+            exact = logits.logsumexp(dim=-1) - logits.gather(-1, at).squeeze(-1)
+            losses = losses.where(~rare, exact)
+        return losses
 
     @staticmethod
     @once_differentiable
