@@ -33,7 +33,7 @@ class Laws(Layout):
                 found = law.held_out(law.features(table), name, groups, table.value.to_numpy())
                 factor = law.off(found, table.value.to_numpy())
                 points = data.along(table.assign(predicted=100 * found), "predicted")
-                words = f"{{}} by {name}: × {factor:.2f}"
+                words = f"{{}}\nby {name}: × {factor:.2f}"
                 panel = data.panel(QUANTIZATION_ERROR, quantizer, "Predicted error (%)", words)
                 sheet.add(panel, points[points.y > 0])
         return sheet.publish(columns=len(law.LAWS), draw=_draw_panel)
