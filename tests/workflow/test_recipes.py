@@ -112,10 +112,10 @@ class Granite(LlamaLike):
 from pathlib import Path
 from typing import Literal
 
-from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
+from ptq_dynamics.quantize.methods import Calibration, InProcess, Quantized
 
 
-class Truncation(Quantizer):
+class Truncation(InProcess):
     """Truncation."""
 
     method: Literal["truncation"]

@@ -1,11 +1,9 @@
 """Questions that the paper leaves open, each with an expectation that was written before its runs.
 
-The first line of each function's docstring is the expectation. Nothing is published to compare."""
+The first line of each function's docstring is the expectation. The paper has no value for it."""
 
 from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 from ptq_dynamics.claims.controlled import (
     BITS,
@@ -15,6 +13,7 @@ from ptq_dynamics.claims.controlled import (
     LATER,
     Q3,
     Q4,
+    RATES,
     at_equal_loss,
 )
 from ptq_dynamics.claims.public import PUBLIC
@@ -26,11 +25,7 @@ FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
 OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix"}
 DECAYS = {"cooldown-5": 10, "rainbow-172": 18, ADAMW: 38, "cooldown-40": 76}  # of 190
 LAWFUL = [
-    *(
-        f"{kind}-{rate}"
-        for rate in ("3e-4", "1e-3", "3e-3", "1e-2")
-        for kind in ("constant", "wsd")
-    ),
+    *(name for run in RATES for name in (run.replace("wsd", "constant"), run)),
     *(f"cosine-{horizon}-{rate}" for horizon in HORIZONS for rate in ("6e-4", "3e-3")),
     *(*LATER, "cooldown-5", "cooldown-40", "cooldown-sqrt", "linear-to-10", "inverse-sqrt"),
 ]
@@ -50,24 +45,22 @@ def flat_objectives(data: Any) -> Iterator[Row]:
         data.slope(runs, Q3, TRACE, at_equal_loss=True),
     )
     for name in FLAT:
-        both = (ADAMW, name)
-        plain, other = (data.at_loss(each, both, Q3) for each in both)
-        yield Row(f"3-bit error at equal loss: {name} / AdamW", other / plain)
+        yield _at_equal_loss(data, name, f"{name} / plain loss", Q3)
         trace = data.end(name, FULL_PRECISION, TRACE) / data.end(ADAMW, FULL_PRECISION, TRACE)
-        yield Row(f"{CURVATURE[TRACE]} at the end: {name} / AdamW", trace)
+        yield Row(f"{CURVATURE[TRACE]} at the end: {name} / plain loss", trace)
 
 
-def _beside_adamw(data: Any, name: str, label: str, quantizer: str) -> Row:
+def _at_equal_loss(data: Any, name: str, beside: str, quantizer: str) -> Row:
     both = (ADAMW, name)
     plain, other = (data.at_loss(each, both, quantizer) for each in both)
-    return Row(f"{BITS[quantizer]} error at equal loss: {label} / WSD", other / plain)
+    return Row(f"{BITS[quantizer]} error at equal loss: {beside}", other / plain)
 
 
 def optimizers(data: Any) -> Iterator[Row]:
     """Muon quantizes better than AdamW at equal loss."""
     for quantizer in (Q4, Q3):
         for name, label in OPTIMIZERS.items():
-            yield _beside_adamw(data, name, label, quantizer)
+            yield _at_equal_loss(data, name, f"{label} / AdamW", quantizer)
     for name, label in OPTIMIZERS.items():
         gap = data.end(name, FULL_PRECISION, LOSS) - data.end(ADAMW, FULL_PRECISION, LOSS)
         yield Row(f"loss in full precision: {label} − AdamW", gap, None, "nats")
@@ -77,25 +70,18 @@ def decay_length(data: Any) -> Iterator[Row]:
     """A longer decay quantizes better at equal loss."""
     yield from at_equal_loss(data, DECAYS, "length of the decay")
     for name, label in SHAPES.items():
-        yield _beside_adamw(data, name, label, Q4)
+        yield _at_equal_loss(data, name, f"{label} / linear decay over 20 %", Q4)
 
 
 def schedule_law(data: Any) -> Iterator[Row]:
     """A law that knows the schedule predicts errors of other schedules better than tokens alone."""
-    from ptq_dynamics.figures.law import LAWS
-
-    for quantizer in (Q4, Q3):
-        laws = {name: data.held_out(LAWFUL, quantizer, name) for name in LAWS}
-        tokens = laws.pop("tokens")
-        for name in ("tokens and schedule", "loss"):
-            ratio = np.log10(laws[name]) / np.log10(tokens)
-            yield Row(
-                f"{BITS[quantizer]}, held-out deviation of logarithms: {name} / tokens", ratio
-            )
-        for name, factor in {"tokens": tokens, **laws}.items():
-            yield Row(
-                f"{BITS[quantizer]}, factor between held-out errors and law of {name}", factor
-            )
+    for quantizer, bits in BITS.items():
+        for name in ("schedule", "loss"):
+            ratio = data.held_out(LAWFUL, quantizer, name, "tokens")
+            yield Row(f"{bits}, held-out deviation of logarithms: {name} / tokens", ratio)
+        for name in ("tokens", "schedule", "loss"):
+            factor = data.held_out(LAWFUL, quantizer, name)
+            yield Row(f"{bits}, factor between held-out errors and law of {name}", factor)
 
 
 BEYOND = (

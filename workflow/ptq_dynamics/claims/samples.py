@@ -141,9 +141,9 @@ class Samples:
 
         return self._over_seeds(read)
 
-    def held_out(self, names: Sequence[str], quantizer: str, name_of_law: str) -> Sample:
-        """Return by what factor a law is off for trunks, each with its branches, that the fit
-        leaves out."""
+    def held_out(self, names: Sequence[str], quantizer: str, *laws: str) -> Sample:
+        """Return the deviation of a law from runs that its fit leaves out, divided by that of a
+        second one; of one law alone, the factor. A trunk is left out with its branches."""
 
         def read(seed: int) -> Sample:
             parts, errors, groups = list[pd.DataFrame](), list[np.ndarray](), list[str]()
@@ -156,9 +156,10 @@ class Samples:
                 groups += [self.curves.trunks.get(name) or name] * len(curve.ids)
             table, y = pd.concat(parts), np.concatenate(errors)
             late = (table.tokens >= law.EARLY * table.tokens.max()).to_numpy()
-            owners = [group for group, is_late in zip(groups, late, strict=True) if is_late]
-            predicted = law.held_out(law.features(table[late]), name_of_law, owners, y[late])
-            return law.off(predicted, y[late])
+            x, owners = law.features(table[late]), np.asarray(groups)[late]
+            factors = [law.off(law.held_out(x, each, owners, y[late]), y[late]) for each in laws]
+            one, *other = map(np.log10, factors)
+            return one / other[0] if other else factors[0]
 
         return self._over_seeds(read)
 

@@ -5,20 +5,20 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-SMALLEST = 1e-5  # logarithms clip errors here, since noise makes some negative
-EARLY = 0.1  # the share of the most tokens before which no point is taken
+SMALLEST = 1e-5  # smaller errors, also negative ones from noise, count as this
+EARLY = 0.1  # points before this share of the largest token count are left out
 # Features by law. Laws of tokens, at one size: Kumar et al. (arXiv 2411.04330), and Ouyang et al.
-# (2411.17691). The error rises once the loss converges: arXiv 2604.15167.
+# (2411.17691). The law of loss follows arXiv 2604.15167: errors rise once the loss converges.
 LAWS = {
     "tokens": ("tokens",),
     "loss": ("loss",),
-    "tokens and schedule": ("tokens", "peak", "decayed"),
+    "schedule": ("tokens", "peak", "decayed"),
 }
 
 
 def features(table: pd.DataFrame) -> pd.DataFrame:
-    """Return features of checkpoints with columns tokens, loss, lr and peak: logarithms of tokens
-    and of the peak rate, the loss in nats, and the share of the peak rate that is gone."""
+    """Return log tokens, loss in nats, log peak rate, and the decayed share of this rate. `table`
+    has columns tokens, loss, lr and peak."""
     return pd.DataFrame(
         {
             "tokens": np.log10(table.tokens.astype(float)),
@@ -30,7 +30,7 @@ def features(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def held_out(
-    found: pd.DataFrame, law: str, groups: Sequence[str], errors: np.ndarray
+    found: pd.DataFrame, law: str, groups: Sequence[str] | np.ndarray, errors: np.ndarray
 ) -> np.ndarray:
     """Return the errors [points, ...] that a law predicts for each group after a fit by least
     squares to the logarithms of all other groups."""

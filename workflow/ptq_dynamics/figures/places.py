@@ -1,19 +1,18 @@
-"""Where the points of a figure lie in its picture, for a page on which a click finds them."""
+"""Places of points in a figure's picture, so that a page can map a click to a point."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-# An axis: where it begins and how long it is, in shares of the picture, its limits, and whether it
-# is logarithmic.
+# Start and length of an axis in shares of the picture, its limits, and whether it is logarithmic.
 Span = tuple[float, float, float, float, bool]
 RIGHT = "{} right"  # the label of a panel's axes with a scale on the right
 
 
 def spans(figure: Figure) -> dict[str, list[Span]]:
-    """The horizontal and the vertical axis of each panel, by the label of its axes. The figure has
-    been laid out."""
+    """Return the horizontal and vertical axis of each panel, by the label of its axes. Call this
+    after the layout is final."""
     found = dict[str, list[Span]]()
     for ax in figure.axes:
         left, bottom, width, height = (round(each, 5) for each in ax.get_position().bounds)
@@ -25,8 +24,8 @@ def spans(figure: Figure) -> dict[str, list[Span]]:
 
 
 def place(row: Mapping[str, str], panels: Mapping[str, Sequence[Span]]) -> list[float] | None:
-    """Shares of a picture's width and height, from the lower left, at which the point of a row of
-    the figure's table lies; None of a point without a value, or outside its panel."""
+    """Return where the point of a table's row lies, in shares of width and height from the lower
+    left. Return None if the point has no value or lies outside its panel."""
     panel = panels[RIGHT.format(row["panel"]) if row["axis"] == "right" else row["panel"]]
     across, up = (
         _share(float(row[name] or "nan"), *span) for name, span in zip("xy", panel, strict=True)

@@ -15,7 +15,7 @@ class Laws(Layout):
     metrics: Some[Literal["quantization_error"]]
 
     def draw(self, sheet: Any) -> Any:
-        """Draw the figure, with the mean factor between both errors in titles."""
+        """Draw the figure; titles give the typical factor between predicted and measured errors."""
         from ptq_dynamics.figures import law
 
         data, key = sheet.data, [TRAJECTORY, CHECKPOINT]

@@ -1,6 +1,7 @@
 """Quantizers, one module each: an entry of config/quantizers.yaml, and how it quantizes."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,20 +67,16 @@ class Quantized:
 
 
 class Quantizer(Strict):
-    """The base class of quantizers; each overrides `quantize` or `each`."""
+    """The base class of quantizers."""
 
     method: str
     bits: int
 
-    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """Quantize the checkpoint in a folder."""
-        raise NotImplementedError
-
+    @abstractmethod
     def each(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
     ) -> Iterator[Quantized]:
-        """Quantize several checkpoints, one after the other."""
-        return (self.quantize(folder, calibration) for folder in folders)
+        """Quantize the checkpoints in several folders, one after the other."""
 
     def resolved(self, widths: Collection[int]) -> Self:
         """Return the quantizer for a model whose layers have these numbers of input columns."""
@@ -103,6 +100,20 @@ class Quantizer(Strict):
     def calibration_draw(self) -> int:
         """The number of the calibration set."""
         return getattr(self, "draw", 1)
+
+
+class InProcess(Quantizer):
+    """A quantizer that needs no other environment than the main one."""
+
+    @abstractmethod
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
+        """Quantize the checkpoint in a folder."""
+
+    def each(
+        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
+    ) -> Iterator[Quantized]:
+        """Quantize the checkpoints in several folders, one after the other."""
+        return (self.quantize(folder, calibration) for folder in folders)
 
 
 class Calibrated(Quantizer):

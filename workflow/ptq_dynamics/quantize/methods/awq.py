@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
+from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, InProcess, Quantized
 
 # By model_type, layers that take up scales and the layers after them. llm-compressor has the
 # mappings of other architectures. No layer takes up scales after the xIELU of Apertus.
@@ -27,7 +27,7 @@ MAPPINGS = {
 }
 
 
-class Awq(Calibrated, Grouped):
+class Awq(InProcess, Calibrated, Grouped):
     """AWQ, which tries `grid_points` exponents for every layer.
     With `duo_scaling`, scales depend on weights as well as on activations."""
 

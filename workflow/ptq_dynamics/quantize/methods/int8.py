@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
+from ptq_dynamics.quantize.methods import Calibration, InProcess, Quantized
 
 
-class Int8(Quantizer):
+class Int8(InProcess):
     """LLM.int8; activation columns above `threshold` are not rounded, and 0 rounds all."""
 
     method: Literal["int8"]

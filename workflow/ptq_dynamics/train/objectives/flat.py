@@ -1,4 +1,4 @@
-"""Objectives that lead to flatter or noisier minima of the loss on plain text."""
+"""Objectives on plain text that change the flatness of minima."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,15 +12,16 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 class SharpnessAware(OnText):
     """Sharpness-aware minimization (SAM, arXiv 2010.01412): the loss at the distance `radius` from
-    the weights along their gradient. With a `share` below 1, the loss at the weights has the rest:
-    a penalty of radius × share on the norm of the gradient (arXiv 2202.03599)."""
+    the weights along their gradient. A `share` below 1 averages this loss and the loss at the
+    weights, which adds, to first order, a penalty of radius × share on the norm of the gradient
+    (arXiv 2202.03599)."""
 
     kind: Literal["sharpness-aware"]
     radius: Rate
     share: Share = 1.0
 
     def loss(self, model: Any, rows: Any, before: Any) -> Any:
-        """Sum the losses of rows, int64 [rows, context + 1]; each part of a batch has its own
+        """Sum the losses of rows, int64 [rows, context + 1], at a distance along their own
         gradient."""
         import torch
 
@@ -34,7 +35,7 @@ class SharpnessAware(OnText):
             return torch.func.functional_call(model, moved, arguments, options)
 
         away = losses(there, rows, rows[:, 1:])
-        # It has the gradient of `here`, whose graph is gone.
+        # Autograd freed the graph of `here`; `line` restores its gradient.
         line = sum((weight * slopes[name]).sum() for name, weight in weights.items())
         return self.share * away + (1 - self.share) * (here.detach() + line - line.detach())
 

@@ -13,7 +13,7 @@ class Muon(Adam):
     momentum: Forgetting
 
     def make(self, model: Any, budget: int) -> Any:
-        """Return both optimizers as one."""
+        """Return Muon and AdamW behind one interface."""
         import torch
 
         from ptq_dynamics import models
@@ -38,7 +38,7 @@ class Both:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The groups of both."""
+        """The groups of both optimizers."""
         return [group for part in self.parts for group in part.param_groups]
 
     def step(self) -> None:
@@ -52,7 +52,7 @@ class Both:
             part.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of both; even numbers are those of the first."""
+        """Return the states of both; even numbers belong to the first optimizer."""
         states = [part.state_dict()["state"] for part in self.parts]
         return {"state": {2 * n + at: s for at, of in enumerate(states) for n, s in of.items()}}
 
