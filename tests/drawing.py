@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -221,7 +222,8 @@ class Inputs:
         size = 1 + seed % 7 / 10
         curve |= {"gradient_norm": size / np.sqrt(steps), "weight_norm": size * np.sqrt(steps)}
         pd.DataFrame(curve).to_csv(folder / CURVE, index=False)
-        return trajectory.facts(self.checkpoints(name).values(), parameters=168_000, seed=seed)
+        told = {"parameters": 168_000, "schedule": asdict(settings.schedule), "seed": seed}
+        return trajectory.facts(self.checkpoints(name).values(), **told)
 
     def landscape(self, folder: Path, label: str) -> dict:
         """A bowl, and three points in it."""
@@ -328,7 +330,7 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
     panels = dict.fromkeys(str(name) for name in table.panel)
     lefts = [ax for ax in picture.axes if ax.yaxis.get_label_position() == "left"]
     assert len(table) and len(lefts) == len(panels)
-    if layout in ("landscapes", "flatness", "stages"):
+    if layout in ("landscapes", "flatness", "stages", "laws"):
         return
     for left, name in zip(lefts, sorted(panels), strict=True):
         part = table[table.panel == name]

@@ -130,7 +130,7 @@ def test_too_few_documents_are_said_in_one_line(documents, encode, changes):
     [
         ({"names": ["wrod"]}, r"tasks.names: no task 'wrod'; .*word"),
         ({"others": ["Click"]}, "others has 'Click', which corpora.descriptions trains on"),
-        ({"context": None}, r"tasks\.context is null, and word is made; set it"),
+        ({"context": None}, r"tasks\.context is null, but word needs it; set it"),
         ({"context": 4096}, r"tasks.context is 4,096; .* reads \d+ tokens"),
         ({"shots": 5}, "tasks.pool is 4, and word has 5 shots"),
     ],
