@@ -14,6 +14,7 @@ from ptq_dynamics.claims.controlled import (
     Q3,
     Q4,
     RATES,
+    STABLE,
     at_equal_loss,
 )
 from ptq_dynamics.claims.public import PUBLIC
@@ -29,6 +30,9 @@ LAWFUL = [
     *(f"cosine-{horizon}-{rate}" for horizon in HORIZONS for rate in ("6e-4", "3e-3")),
     *(*LATER, "cooldown-5", "cooldown-40", "cooldown-sqrt", "linear-to-10", "inverse-sqrt"),
 ]
+COOLED = LATER[-3:]
+NEWER = ("autoround-4bit", "rotated-4bit", "mxfp4")
+ROUNDED = ("rotated-w4a4", "smoothquant-w8a8")
 SHAPES = {
     "cooldown-sqrt": "1 − √t cooldown",
     "linear-to-10": "linear to 10 %",
@@ -84,10 +88,24 @@ def schedule_law(data: Any) -> Iterator[Row]:
             yield Row(f"{bits}, factor between held-out errors and law of {name}", factor)
 
 
+def newer_quantizers(data: Any) -> Iterator[Row]:
+    """The error of newer quantizers rises in decay as GPTQ's does."""
+    every = (*NEWER, *ROUNDED, Q4)
+    ends = {name: data.end(COOLED, name) for name in every}
+    stable = {name: data.over(STABLE, name) for name in every}
+    pooled = sum(ends[name] for name in NEWER) / sum(stable[name] for name in NEWER)
+    yield Row("summed errors of three 4-bit methods: ends of cooldowns / stable run", pooled)
+    for name in every:
+        yield Row(f"{name} error: ends of cooldowns / stable run", ends[name] / stable[name])
+    for name in NEWER:
+        yield Row(f"error at the ends of cooldowns: {name} / {Q4}", ends[name] / ends[Q4])
+
+
 BEYOND = (
     Claim(flat_objectives, "above", ("beyond-flatness",)),
     Claim(optimizers, "below", ("beyond-optimizers",)),
     Claim(decay_length, "below", ("beyond-schedules",)),
     Claim(schedule_law, "below", ("beyond-law",)),
+    Claim(newer_quantizers, "above", ("beyond-quantizers",)),
 )
 EVERY = (*CONTROLLED, *PUBLIC, *BEYOND)

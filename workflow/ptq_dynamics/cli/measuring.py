@@ -136,8 +136,9 @@ def _quantizers(arguments: Namespace, default: Mapping[str, Any]) -> dict[str, A
     """Return the chosen quantizers by name."""
     every, found = config.read_yaml(ROOT / "config/quantizers.yaml"), dict[str, Any]()
     for method in arguments.methods or default["methods"]:
-        config.require("--methods", "method", [method], {e["method"] for e in every.values()})
-        same = {name: each for name, each in every.items() if each["method"] == method}
+        methods = {each["method"] for each in every.values()} - {"recipe"}
+        config.require("--methods", "method", [method], methods | every.keys())
+        same = {name: each for name, each in every.items() if method in (name, each["method"])}
         if len(same) == 1:
             found |= same
         else:

@@ -46,7 +46,8 @@ class Measuring(Planner):
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
             skip=getattr(source, "skip", False),
             # Layers of public models are measured only for figures that show them.
-            layers=is_compared or not isinstance(source, Public) or self._has_layers(trajectory),
+            layers=(kind is None or kind.by_layer)
+            and (is_compared or not isinstance(source, Public) or self._has_layers(trajectory)),
         )
         inputs = self.plan.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
         corpus = scale.held_by(shape.corpus)

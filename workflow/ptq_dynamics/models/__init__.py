@@ -3,8 +3,9 @@
 import logging
 import shutil
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from contextvars import ContextVar
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from accelerate.utils import get_max_memory
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import (
@@ -115,7 +117,15 @@ def _read(folder: Path, **options: Any) -> PreTrainedModel:
     """Read a model without moving it to a device; see `plain`."""
     options |= {"output_loading_info": True}
     about = packed.config(folder).get("quantization_config", {})
-    if about.get("quant_method") in (packed.COMPRESSED, packed.GPTQ):
+    is_compressed = about.get("quant_method") == packed.COMPRESSED
+    if is_compressed and not packed.on_grids(about):
+        auto: Any = AutoModelForCausalLM
+        with redirect_stderr(StringIO()):  # progress bars
+            model, read = auto.from_pretrained(folder, **LOCAL, **options)
+            model.hf_quantizer.compressor.decompress_model(model)
+            _rotate(model, folder, about.get("transform_config"))
+        nn.Module.to(model, model.config.dtype)
+    elif is_compressed or about.get("quant_method") == packed.GPTQ:
         # Faster than transformers with compressed-tensors, and with equal bits.
         config = AutoConfig.from_pretrained(folder, **LOCAL)
         del config.quantization_config
@@ -127,12 +137,27 @@ def _read(folder: Path, **options: Any) -> PreTrainedModel:
             state[f"{name}.weight"] = state[f"{name}.weight"].T
         model, read = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
-        auto: Any = AutoModelForCausalLM
+        auto = AutoModelForCausalLM
         model, read = auto.from_pretrained(folder, **LOCAL, **options)
     if read["missing_keys"]:
         # transformers would continue with random weights.
         raise ValueError(f"no weights for {min(read['missing_keys'])}")
     return plain(model)
+
+
+def _rotate(model: Any, folder: Path, about: dict[str, Any] | None) -> None:
+    """Let layers transform their inputs as the checkpoint's config says; transformers does not."""
+    from compressed_tensors.transform import TransformConfig, apply_transform_config
+
+    if not about:
+        return
+    config = TransformConfig.model_validate(about)
+    for scheme in config.config_groups.values():
+        scheme.apply = [each for each in scheme.apply if each.location == "input"]
+    apply_transform_config(model, config)
+    for file in folder.glob("model*.safetensors"):
+        tensors = load_file(file).items()
+        model.load_state_dict({k: v for k, v in tensors if "_input." in k}, strict=False)
 
 
 def _transposed(model: nn.Module) -> list[tuple[str, Conv1D]]:

@@ -60,6 +60,13 @@ def config(folder: Path) -> dict[str, Any]:
     return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
 
 
+def on_grids(about: Mapping[str, Any]) -> bool:
+    """Return whether a configuration of compressed-tensors is that of integer weights alone."""
+    kinds = about["config_groups"].values()
+    rounded = any(kind.get("input_activations") for kind in kinds)
+    return about["format"] == "pack-quantized" and not rounded and not about.get("transform_config")
+
+
 def grids(folder: Path) -> dict[str, Grid]:
     """Read the packed layers of the checkpoint in `folder`, by module path."""
     return _split(folder)[0]

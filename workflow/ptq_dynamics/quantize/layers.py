@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ptq_dynamics.models import inputs_device, linear_layers
+from ptq_dynamics.quantize.methods import Calibration
 
 # llm-compressor uses a deprecated function of torch, which would print a warning.
 logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
@@ -27,6 +28,20 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
     wide = scales.repeat_interleave(group_size, dim=1)
     codes = torch.round(weight / wide).clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return codes.to(torch.int8), scales
+
+
+def sequences(calibration: Calibration) -> dict[str, Any]:
+    """Return the options of llm-compressor that hold a calibration set."""
+    from datasets import Dataset
+
+    rows = [row.numpy() for batch in calibration.batches() for row in batch]
+    masks = [row * 0 + 1 for row in rows]
+    return {
+        "dataset": Dataset.from_dict({"input_ids": rows, "attention_mask": masks}),
+        "num_calibration_samples": len(rows),
+        "max_seq_length": calibration.tokens.shape[1],
+        "shuffle_calibration_samples": False,
+    }
 
 
 def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:

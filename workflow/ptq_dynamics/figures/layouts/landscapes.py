@@ -48,6 +48,11 @@ class Landscapes(Layout):
     def check(self, place: str, timeline: Any) -> None:
         """Require the earlier checkpoint of each trajectory."""
         previous = timeline.steps(self.landscape.previous)
+        for quantizer in self.quantizers:
+            if not timeline.config.quantizers[timeline.scale.used(quantizer)].by_layer:
+                raise Problem(
+                    f"{place}.quantizers: {quantizer} has no weights to compare; name another one"
+                )
         for name in self.trajectories:
             final = timeline.measured(name)[-1].step or 0
             away = {final - (point.step or 0) for point in timeline.checkpoints(name)} - {0}

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Count, Strict
@@ -68,6 +68,9 @@ class Quantized:
 
 class Quantizer(Strict):
     """The base class of quantizers."""
+
+    # Whether it returns weights of layers, which errors of layers need.
+    by_layer: ClassVar[bool] = True
 
     method: str
     bits: int

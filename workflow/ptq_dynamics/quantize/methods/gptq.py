@@ -21,12 +21,11 @@ class Gptq(InProcess, Calibrated, Grouped):
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """Quantize the checkpoint in a folder."""
         import torch
-        from datasets import Dataset
         from llmcompressor.modifiers.gptq import GPTQModifier
 
         from ptq_dynamics import models
         from ptq_dynamics.quantize import storage
-        from ptq_dynamics.quantize.layers import compress
+        from ptq_dynamics.quantize.layers import compress, sequences
 
         # In a lower precision, the library would round the scales after the weights.
         model = models.load(folder, torch.float32)
@@ -38,17 +37,8 @@ class Gptq(InProcess, Calibrated, Grouped):
             block_size=self.block_size,
             batched_quantization=None,
         )
-        rows = [row.numpy() for batch in calibration.batches() for row in batch]
-        masks = [row * 0 + 1 for row in rows]
-        compress(
-            model,
-            Dataset.from_dict({"input_ids": rows, "attention_mask": masks}),
-            modifier,
-            batch_size=calibration.together,
-            num_calibration_samples=len(calibration.tokens),
-            max_seq_length=calibration.tokens.shape[1],
-            shuffle_calibration_samples=False,
-        )
+        options = sequences(calibration)
+        compress(model, recipe=modifier, batch_size=calibration.together, **options)
         if modifier._rtn_fallback_module_names:
             raise Problem(
                 f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "

@@ -1,0 +1,120 @@
+"""Recipes of llm-compressor: what is saved of a rotated, smoothed or floating-point model."""
+
+from functools import cache
+
+import pytest
+import torch
+from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.quantize.methods import Calibration
+from ptq_dynamics.quantize.methods.recipe import Recipe
+from support import edit_yaml, one_line, plan, tiny_config
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+pytestmark = pytest.mark.slow
+
+SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+SHAPE |= {"num_attention_heads": 2, "vocab_size": 96, "max_position_embeddings": 32}
+# Eight bits and a rotation: without its inverse, nothing of the model is left.
+FINE = Recipe(
+    method="recipe",
+    bits=8,
+    scheme="W8A16",
+    group_size=32,
+    modifiers=[
+        {"QuIPModifier": {"transform_type": "random-hadamard"}},
+        {"QuantizationModifier": {}},
+    ],
+)
+
+
+@cache
+def recipes():
+    """The recipes of the configuration for this model, and FINE."""
+    every = plan("smoke").site.config.quantizers
+    found = {n: q.resolved((32, 64)) for n, q in every.items() if isinstance(q, Recipe)}
+    return {**found, "fine": FINE}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model whose channels differ in size, as those of a trained model do."""
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**SHAPE))
+    for parameter in model.parameters():
+        parameter.data *= (0.3 * torch.randn(parameter.shape[-1])).exp()
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def calibration():
+    torch.manual_seed(1)
+    return Calibration(torch.randint(96, (32, 32)), 16)
+
+
+@pytest.fixture(scope="module")
+def quantized(folder, calibration, tmp_path_factory):
+    """A quantized model as it is loaded from its files, by recipe."""
+
+    @cache
+    def made(name):
+        target = tmp_path_factory.mktemp(name) / "packed"
+        recipes()[name].quantize(folder, calibration).save(folder, target)
+        return models.load(target)
+
+    return made
+
+
+# The largest distance of logits from those in full precision, relative to their size.
+APART = {"fine": 0.02, "smoothquant-w8a8": 0.03, "rotated-w4a4": 0.3}
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_a_loaded_model_computes_what_its_bits_allow(name, folder, calibration, quantized):
+    model, tokens = quantized(name), calibration.tokens
+    with torch.no_grad():
+        before, after = (each(tokens).logits for each in (models.load(folder), model))
+    assert model.dtype == torch.float32
+    assert 0 < float((after - before).norm() / before.norm()) < APART.get(name, 0.15)
+
+
+def test_weights_in_mxfp4_are_the_nearest_of_the_format(folder, quantized):
+    """A reference in float64: the exponent of a block is that of its largest weight, less two."""
+    points = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+    points = torch.cat([-points.flip(0), points])
+    exact, rounded = (
+        models.linear_layers(each) for each in (models.load(folder), quantized("mxfp4"))
+    )
+    for name, layer in exact.items():
+        blocks = layer.weight.detach().double().unflatten(1, (-1, 32))
+        found = rounded[name].weight.detach().double().unflatten(1, (-1, 32))
+        exponents = blocks.abs().amax(2, keepdim=True).log2().floor() - 2
+        fits = []
+        for power in (exponents, exponents + 1):  # the library may round the exponent up
+            scaled = blocks / 2**power
+            nearest = (scaled[..., None] - points).abs().amin(-1)
+            fits.append(torch.isclose((found / 2**power - scaled).abs(), nearest).all(2))
+        assert (fits[0] | fits[1]).all(), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"scheme": "W9A16"}, "Unknown preset scheme name W9A16"),
+        ({"modifiers": ({"GptqModifier": {}},)}, "GptqModifier"),
+        ({"modifiers": ({"GPTQModifier": {"damping": 1}},)}, "damping"),
+    ],
+)
+def test_a_recipe_that_the_library_lacks_is_one_line(changes, words, folder, calibration):
+    with one_line("llm-compressor does not take the recipe", words):
+        FINE.model_copy(update=changes).quantize(folder, calibration)
+
+
+def test_a_landscape_needs_weights_of_layers(tmp_path):
+    config = tiny_config(tmp_path)
+    change = {"quantizers": ["rotated-4bit"]}
+    edit_yaml(config / "figures.yaml", lambda figures: figures["fig08"].update(change))
+    with pytest.raises(Problem, match=r"fig08\.quantizers: rotated-4bit has no weights to compare"):
+        plan("smoke", config, figures=["fig08"])

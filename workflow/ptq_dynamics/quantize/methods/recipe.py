@@ -1,0 +1,94 @@
+"""Recipes of llm-compressor, such as AutoRound (arXiv 2309.05516), SmoothQuant (arXiv 2211.10438),
+and Hadamard rotations before rounding (QuIP#, arXiv 2402.04396; QuaRot, arXiv 2404.00456).
+
+Some models rotate or round activations while they run, so checkpoints have the library's format."""
+
+import shutil
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from ptq_dynamics.base.fields import Count
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.quantize.methods import (
+    AtMost,
+    Calibrated,
+    Calibration,
+    Grouped,
+    InProcess,
+    Quantized,
+)
+
+
+class Recipe(InProcess, Calibrated, Grouped):
+    """`modifiers` of llm-compressor with their options, in order. The last one rounds to the preset
+    `scheme`: W4A16 has weights in 4 and activations in 16 bits. A `group_size` replaces that of the
+    preset."""
+
+    by_layer: ClassVar[bool] = False
+
+    method: Literal["recipe"]
+    bits: Count
+    scheme: str
+    modifiers: tuple[dict[str, dict[str, Any]], ...]
+    group_size: Count | AtMost | None = None  # type: ignore[assignment]
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
+        """Quantize the checkpoint in a folder."""
+        import torch
+        from compressed_tensors.quantization import preset_name_to_scheme
+
+        from ptq_dynamics import models
+        from ptq_dynamics.quantize.layers import compress, sequences
+
+        model = models.load(folder, torch.float32)
+        layers = list(models.linear_layers(model))
+        try:
+            scheme = preset_name_to_scheme(self.scheme, layers)
+            for part in (scheme.weights, scheme.input_activations):
+                if self.columns and part is not None and part.group_size:
+                    part.group_size = self.columns
+            *before, (last, options) = chain(*(each.items() for each in self.modifiers))
+            steps = [_modifier(name, model, given) for name, given in before]
+            groups = {"config_groups": {"blocks": scheme}}
+            steps.append(_modifier(last, model, options | groups))
+        except (KeyError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise Problem(f"llm-compressor does not take the recipe ({reason}); edit it") from error
+        # AutoRound takes one sequence after the other.
+        compress(model, recipe=steps, batch_size=1, **sequences(calibration))
+
+        def save(source: Path, target: Path) -> None:
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
+            model.save_pretrained(target, save_compressed=True)
+
+        return Quantized(dict.fromkeys(layers), save)
+
+
+def _modifier(name: str, model: Any, options: dict[str, Any]) -> Any:
+    """Return a modifier of the linear layers of the blocks."""
+    from llmcompressor.modifiers.autoround import AutoRoundModifier
+    from llmcompressor.modifiers.factory import ModifierFactory
+
+    from ptq_dynamics import models
+    from ptq_dynamics.quantize.methods.awq import MAPPINGS
+
+    class InFloat32(AutoRoundModifier):
+        """AutoRound that does not cast the model to bfloat16, which has no option for it."""
+
+        def _update_device_map_for_dp(self, ar_kwargs: dict[str, Any]) -> None:
+            super()._update_device_map_for_dp(ar_kwargs)
+            ar_kwargs["amp"] = False
+
+    if name == "AutoRoundModifier":
+        return InFloat32(**options)
+    if name == "QuIPModifier":
+        options = {"targets": list(models.linear_layers(model)), **options}
+    if name == "SmoothQuantModifier" and (pairs := MAPPINGS.get(model.config.model_type)):
+        names = [([f"re:.*{name}$" for name in after], f"re:.*{norm}$") for norm, after in pairs]
+        options = {"mappings": names, **options}
+    ModifierFactory.refresh()
+    return ModifierFactory.create(name, False, False, **options)
