@@ -60,8 +60,10 @@ RUNS: dict[str, Any] = {
     "trunk": {**TRUNK, "checkpoint_every": "2/190", "state_every": "6/190"},
     "branch": {"trunk": "trunk", "at": "12/190", "cooldown": "8/190", "checkpoint_every": "2/190"},
 }
+RUNS["branch-of-average"] = {**RUNS["branch"], "weights": "lawa-at-12"}
 AVERAGES: dict[str, Any] = {
     "lawa": {"trajectory": "trunk", "every": "2/190", "window": 3},
+    "lawa-at-12": {"trajectory": "trunk", "every": "2/190", "window": 3, "at": "12/190"},
     "lawa-of-branch": {"trajectory": "branch", "every": "2/190", "window": 3},
     "windows": {"trajectory": "trunk", "intervals": ["2/190", "6/190", "12/190"], "window": 3},
     "fading": {"trajectory": "trunk", "every": "4/190", "memories": ["2/190", "8/190"]},

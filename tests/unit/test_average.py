@@ -198,6 +198,7 @@ REFUSED = [
     ("merge", {"merge": {"trunk": 1, "trunks": 1}}, "no trajectory 'trunks'; the nearest: trunk"),
     ("merge", {"merge": ["trunk", "merge"]}, "averages.merge depends on itself"),
     ("last-of-branch", {"last": 4}, "has no average"),
+    ("lawa-at-12", {"at": "24/190"}, "weights is lawa-at-12, which ends at step 24; name"),
     ("windows", {"trajectory": "merge"}, "has no average: merge"),
 ]
 
@@ -206,5 +207,5 @@ REFUSED = [
 def test_averages_that_cannot_be_made_are_refused_in_one_line(tmp_path, name, change, words):
     config = tiny_config(tmp_path)
     edit_yaml(config / "runs.yaml", lambda found: found["averages"][name].update(change))
-    with one_line("config/runs.yaml: averages.", words):
+    with one_line("config/runs.yaml: ", words):
         plan("smoke", config)

@@ -4,7 +4,7 @@ STAGES = {
     # Trajectories: corpora, training runs, public models, averages of checkpoints.
     "corpus": {"text": ["corpus", "functions", "checkpoint"]},
     "functions": {"corpus": ["corpus"]},
-    "train": {"corpus": ["corpus"], "before": ["trunk", "after"]},
+    "train": {"corpus": ["corpus"], "before": ["trunk", "after", "weights"]},
     "fetch": {},
     "average": {"checkpoints": []},
     # Losses, layer errors and answers, and the table of measurements.

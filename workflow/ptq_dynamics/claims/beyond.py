@@ -3,6 +3,7 @@
 The first line of each function's docstring is the expectation. The paper has no value for it."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from ptq_dynamics.claims.controlled import (
@@ -24,6 +25,8 @@ from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 ADAMW = "wsd-3e-3"
 FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
 OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix"}
+EXPONENTIAL = [f"exponential-{memory}" for memory in (1, 2, 5, 10, 20, 50)]  # of 190
+AVERAGES = ("lawa-5", "lawa-20", *EXPONENTIAL, "soup-branches", "decay-of-lawa")
 DECAYS = {"cooldown-5": 10, "rainbow-172": 18, ADAMW: 38, "cooldown-40": 76}  # of 190
 LAWFUL = [
     *(name for run in RATES for name in (run.replace("wsd", "constant"), run)),
@@ -54,9 +57,11 @@ def flat_objectives(data: Any) -> Iterator[Row]:
         yield Row(f"{CURVATURE[TRACE]} at the end: {name} / plain loss", trace)
 
 
-def _at_equal_loss(data: Any, name: str, beside: str, quantizer: str) -> Row:
-    both = (ADAMW, name)
-    plain, other = (data.at_loss(each, both, quantizer) for each in both)
+def _at_equal_loss(data: Any, names: str | tuple[str, ...], beside: str, quantizer: str) -> Row:
+    pairs = [(ADAMW, name) for name in ((names,) if isinstance(names, str) else names)]
+    plain, other = (
+        sum(data.at_loss(pair[side], pair, quantizer) for pair in pairs) for side in (0, 1)
+    )
     return Row(f"{BITS[quantizer]} error at equal loss: {beside}", other / plain)
 
 
@@ -75,6 +80,21 @@ def decay_length(data: Any) -> Iterator[Row]:
     yield from at_equal_loss(data, DECAYS, "length of the decay")
     for name, label in SHAPES.items():
         yield _at_equal_loss(data, name, f"{label} / linear decay over 20 %", Q4)
+
+
+def averages(data: Any) -> Iterator[Row]:
+    """Averages have a lower error than decayed runs at equal loss."""
+    pooled = ("lawa-20", *EXPONENTIAL)
+    yield _at_equal_loss(data, pooled, "LAWA of 20 and exponential averages / decayed run", Q4)
+    for quantizer, name in product(BITS, AVERAGES):
+        yield _at_equal_loss(data, name, f"{name} / decayed run", quantizer)
+    decayed = data.end(ADAMW, FULL_PRECISION, TRACE)
+    for name in AVERAGES:
+        trace = data.end(name, FULL_PRECISION, TRACE) / decayed
+        yield Row(f"{CURVATURE[TRACE]} at the end: {name} / decayed run", trace)
+    for quantizer, bits in BITS.items():
+        slope = data.slope(AVERAGES, quantizer, TRACE, at_equal_loss=True)
+        yield Row(f"{bits} error, per tenfold trace at equal loss, over averages", slope)
 
 
 def schedule_law(data: Any) -> Iterator[Row]:
@@ -105,6 +125,7 @@ BEYOND = (
     Claim(flat_objectives, "above", ("beyond-flatness",)),
     Claim(optimizers, "below", ("beyond-optimizers",)),
     Claim(decay_length, "below", ("beyond-schedules",)),
+    Claim(averages, "below", ("beyond-averages",)),
     Claim(schedule_law, "below", ("beyond-law",)),
     Claim(newer_quantizers, "above", ("beyond-quantizers",)),
 )

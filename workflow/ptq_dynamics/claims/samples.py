@@ -211,6 +211,7 @@ class Samples:
         """Return values [checkpoints, replicates] along a trunk up to the branch, and the run."""
         own = self.curves.of(name, metric, quantizer, seed)
         points = [(name, place) for place in range(len(own.ids))]
+        points *= 2 if len(points) == 1 else 1  # a curve of one loss
         if (trunk := self.curves.trunks.get(name)) and self.has(trunk, quantizer):
             steps = self.curves.of(trunk, metric, quantizer, seed).steps
             before = np.flatnonzero(steps < own.steps.min()).tolist()

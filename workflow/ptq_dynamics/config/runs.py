@@ -31,8 +31,7 @@ class Run(PlannedTrajectory):
 
     def before(self, timeline: Timeline) -> "Run":
         """Return the run that this one continues; defined for a run with sources."""
-        (name,) = self.sources().values()
-        return timeline.config.runs.runs[name]
+        return timeline.config.runs.runs[next(iter(self.sources().values()))]
 
     def whole(self, timeline: Timeline) -> "Whole":
         """Return the run from fresh weights at the beginning of the lineage."""
@@ -196,7 +195,8 @@ class Branch(Run):
     """A run from the state of its trunk: `steady` steps at a constant rate, if any, then a cooldown
     from the trunk's rate to the share `floor` of the peak rate. A branch with a `corpus` starts at
     the beginning of its data; without, it continues the data of its trunk. `batch` is in
-    sequences."""
+    sequences. `weights` names an average that ends at the branch point, and whose weights replace
+    those of the trunk; the rest of the state remains."""
 
     trunk: str
     at: Share
@@ -205,10 +205,11 @@ class Branch(Run):
     shape: Shape = "linear"
     corpus: str | None = None
     batch: Count | None = None
+    weights: Annotated[str | None, Field(exclude_if=lambda name: name is None)] = None
 
     def sources(self) -> Mapping[str, str]:
-        """Return the trunk."""
-        return {"trunk": self.trunk}
+        """Return the trunk, and the average that gives the weights."""
+        return {"trunk": self.trunk} | ({"weights": self.weights} if self.weights else {})
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """Return the trunk's shape with the branch's corpus and batch."""
@@ -251,6 +252,11 @@ class Branch(Run):
                 f"{place}.at is step {step}, where its trunk {self.trunk} keeps no state to branch "
                 f"from (the nearest: {near or 'none'}); change at, or state_every, state_at or "
                 "length of the trunk"
+            )
+        if self.weights and (end := timeline.checkpoints(self.weights)[-1].step) != step:
+            raise Problem(
+                f"{place}.weights is {self.weights}, which ends at step {end}; name an average of "
+                f"checkpoints up to step {step}"
             )
         super().check(place, timeline)
 

@@ -86,7 +86,9 @@ class Figures(Planner):
         """Yield the runs of a figure's trajectories, at its seeds."""
         for name in self.plan.trajectories.runs(figure.trajectories):
             own: Any = self.timeline.trajectories[name]
-            trunk, at = getattr(own, "trunk", None), None
+            # A branch with other weights than its trunk's does not continue the trunk's curve.
+            trunk = None if getattr(own, "weights", None) else getattr(own, "trunk", None)
+            at = None
             if trunk is not None:
                 at = self.timeline.steps(own.at) if isinstance(own, Branch) else own.first
             small = own.stands_for(self.timeline) if isinstance(own, Run) else None

@@ -70,13 +70,14 @@ class Trajectories(Planner):
         first, last = run.ends(timeline)
         inputs = {"corpus": [self.corpus(trained.corpus).manifest]}
         for label, source in run.sources().items():
-            inputs[label] = [self.train(source, seed).manifest]
+            inputs[label] = self.manifests(source, seed)
         optimizer = run.optimizer_in(timeline)
+        before = getattr(run, "weights", None) or getattr(run, "after", None)
         settings = TrainSettings(
             **scale.model_dump(include={"precision", "compile", "budget", "log_every"}),
             model=trained.model.model_copy(update={"context": longest}),
             vocabulary=scale.whole(trained.corpus).vocabulary,
-            start=timeline.checkpoints(run.after)[-1].id if isinstance(run, Stage) else None,
+            start=timeline.checkpoints(before)[-1].id if before else None,
             objective=(run if isinstance(run, Stage) else run.whole(timeline)).objective,
             batch=trained.batch,
             micro_batch=trained.micro_batch,

@@ -1,5 +1,6 @@
 """The stage that trains a run (section 4): from fresh weights, as a branch from the state of its
-trunk, or from the weights of another run, as a stage after pre-training.
+trunk (with the weights of an average, if it has one), or from the weights of another run, as a
+stage after pre-training.
 
 Only initial weights and data order are random, and both follow from the seed. A state therefore has
 weights, moments of the optimizer and the step, and an interrupted run resumes to the same bits.
@@ -56,7 +57,8 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
     data = settings.objective.data(corpus, settings.context, settings.batch, settings.seed)
     start = None
     if settings.start is not None:
-        before = Trajectory(context.inputs["after"])
+        label = "weights" if "trunk" in context.inputs else "after"
+        before = Trajectory(context.inputs[label])
         start = before.folder(*before.at([settings.start]))
     trainer = Trainer(settings, context.out, corpus.subfolder("tokenizer"), start, team)
     saved = team.agreed(latest_state(context.scratch, trainer))
@@ -65,7 +67,8 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
         if team.leads:
             context.progress.say(f"resumes from step {trainer.step}")
     elif "trunk" in context.inputs:
-        trainer.load(context.input("trunk").file(state_name(settings.first)))
+        path = context.input("trunk").file(state_name(settings.first))
+        trainer.load(path, with_weights=start is None)
     train(trainer, data, context)
     return trajectory.facts(
         [trainer.checkpoint(step) for step in settings.checkpoint_steps],
@@ -280,8 +283,9 @@ class Trainer:
             os.fsync(file.fileno())
         partial.replace(path)
 
-    def load(self, path: Path) -> None:
-        """Load the state that `save` wrote; `Problem` if the file is damaged."""
+    def load(self, path: Path, *, with_weights: bool = True) -> None:
+        """Load the state that `save` wrote, or all but its weights; `Problem` if the file is
+        damaged."""
         weights, state = dict[str, Tensor](), dict[int, dict[str, Tensor]]()
         try:
             found = load_file(path, device=str(self.device))
@@ -294,8 +298,9 @@ class Trainer:
             else:
                 _, index, moment = name.split(".")
                 state.setdefault(int(index), {})[moment] = value
-        # The file lacks a tied head.
-        self.model.load_state_dict(weights, strict=False)
+        if with_weights:
+            # The file lacks a tied head.
+            self.model.load_state_dict(weights, strict=False)
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
 
 

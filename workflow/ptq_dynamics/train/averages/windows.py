@@ -32,18 +32,21 @@ class Last(OfOne):
 
 
 class Lawa(OfOne):
-    """LAWA (section 4): uniform means of the last `window` checkpoints, `every` share apart."""
+    """LAWA (section 4): uniform means of the last `window` checkpoints, `every` share apart, at
+    the measured steps or `at` one step."""
 
     every: Share
     window: Annotated[int, Field(ge=2)]
+    at: Share | None = None
 
     def means(self, timeline: Timeline) -> list[Mean]:
-        """Return a mean for each measured checkpoint that has a whole window behind it."""
-        found, every, known = list[Mean](), timeline.steps(self.every), {*self.ids(timeline)}
-        for name, end in timeline.measured(self.trajectory):
-            steps = [(end or 0) - every * back for back in reversed(range(self.window))]
-            if known.issuperset(steps):
-                found.append(self.mean(name, dict.fromkeys(steps, 1.0), timeline))
+        """Return a mean for each of these steps that has a whole window behind it."""
+        found, every, ids = list[Mean](), timeline.steps(self.every), self.ids(timeline)
+        measured = [point.step or 0 for point in timeline.measured(self.trajectory)]
+        for end in [timeline.steps(self.at)] if self.at else measured:
+            steps = [end - every * back for back in reversed(range(self.window))]
+            if ids.keys() >= {*steps}:
+                found.append(self.mean(ids[end], dict.fromkeys(steps, 1.0), timeline))
         return found
 
 
