@@ -3,7 +3,10 @@
 The first line of each function's docstring is the expectation. The paper has no value for it."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
+
+import numpy as np
 
 from ptq_dynamics.claims.controlled import (
     BITS,
@@ -22,6 +25,7 @@ from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 
 ADAMW = "wsd-3e-3"
 FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
+ARCHITECTURES = {"moe": "mixture of experts", "mamba": "Mamba-2"}
 OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix"}
 DECAYS = {"cooldown-5": 10, "rainbow-172": 18, ADAMW: 38, "cooldown-40": 76}  # of 190
 LAWFUL = [
@@ -56,6 +60,27 @@ def _at_equal_loss(data: Any, name: str, beside: str, quantizer: str) -> Row:
     return Row(f"{BITS[quantizer]} error at equal loss: {beside}", other / plain)
 
 
+def architectures(data: Any) -> Iterator[Row]:
+    """The error rises in the decay of a mixture of experts and of a state-space model, too."""
+    rises = {key: _rise(data, *key) for key in product(ARCHITECTURES, BITS)}
+    both = [np.maximum(rises[name, Q4], 0) for name in ARCHITECTURES]
+    mean = np.prod(both, axis=0) ** (1 / len(both))
+    yield Row("4-bit error: ends of cooldowns / stable run, geometric mean of both", mean)
+    for (name, quantizer), ratio in rises.items():
+        label, bits = ARCHITECTURES[name], BITS[quantizer]
+        yield Row(f"{bits} error, {label}: ends of cooldowns / stable run", ratio)
+        average, decayed = f"{name}-lawa-20", f"{name}-wsd"
+        ratio = data.end(average, quantizer) / data.end(decayed, quantizer)
+        yield Row(f"{bits} error, {label}: LAWA of 20 / end of decay", ratio)
+        gap = data.end(average, quantizer, LOSS) - data.end(decayed, quantizer, LOSS)
+        yield Row(f"{bits} loss, {label}: LAWA of 20 − end of decay", gap, None, "nats")
+
+
+def _rise(data: Any, name: str, quantizer: str) -> Any:
+    ends = [f"{name}-rainbow-{at}" for at in (104, 138, 172)]
+    return data.end(ends, quantizer) / data.over(f"{name}-constant", quantizer)
+
+
 def optimizers(data: Any) -> Iterator[Row]:
     """Muon quantizes better than AdamW at equal loss."""
     for quantizer in (Q4, Q3):
@@ -86,6 +111,7 @@ def schedule_law(data: Any) -> Iterator[Row]:
 
 BEYOND = (
     Claim(flat_objectives, "above", ("beyond-flatness",)),
+    Claim(architectures, "above", ("beyond-architectures",)),
     Claim(optimizers, "below", ("beyond-optimizers",)),
     Claim(decay_length, "below", ("beyond-schedules",)),
     Claim(schedule_law, "below", ("beyond-law",)),
