@@ -62,10 +62,13 @@ def _at_equal_loss(data: Any, name: str, beside: str, quantizer: str) -> Row:
 
 def architectures(data: Any) -> Iterator[Row]:
     """The error rises in the decay of a mixture of experts and of a state-space model, too."""
-    rises = {key: _rise(data, *key) for key in product(ARCHITECTURES, BITS)}
+    rises = {}
+    for name, quantizer in product(ARCHITECTURES, BITS):
+        ends = data.end([f"{name}-rainbow-{at}" for at in (104, 138, 172)], quantizer)
+        rises[name, quantizer] = ends / data.over(f"{name}-constant", quantizer)
     both = [np.maximum(rises[name, Q4], 0) for name in ARCHITECTURES]
-    mean = np.prod(both, axis=0) ** (1 / len(both))
-    yield Row("4-bit error: ends of cooldowns / stable run, geometric mean of both", mean)
+    says = "4-bit error: ends of cooldowns / stable run, geometric mean of both architectures"
+    yield Row(says, np.prod(both, axis=0) ** 0.5)
     for (name, quantizer), ratio in rises.items():
         label, bits = ARCHITECTURES[name], BITS[quantizer]
         yield Row(f"{bits} error, {label}: ends of cooldowns / stable run", ratio)
@@ -74,11 +77,6 @@ def architectures(data: Any) -> Iterator[Row]:
         yield Row(f"{bits} error, {label}: LAWA of 20 / end of decay", ratio)
         gap = data.end(average, quantizer, LOSS) - data.end(decayed, quantizer, LOSS)
         yield Row(f"{bits} loss, {label}: LAWA of 20 − end of decay", gap, None, "nats")
-
-
-def _rise(data: Any, name: str, quantizer: str) -> Any:
-    ends = [f"{name}-rainbow-{at}" for at in (104, 138, 172)]
-    return data.end(ends, quantizer) / data.over(f"{name}-constant", quantizer)
 
 
 def optimizers(data: Any) -> Iterator[Row]:
