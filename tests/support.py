@@ -47,6 +47,8 @@ SCALE: dict[str, Any] = yaml.safe_load((ROOT / "config/scales/smoke.yaml").read_
 SCALE |= {"description": "tiny scale", "budget": 190, "log_every": 2, "warm": False, "keep": {}}
 SCALE["models"]["main"] |= {"layers": 2, "width": 32, "heads": 2, "feedforward": 64}
 SCALE["models"]["main"] |= {"context": 16}
+for other in ("moe", "mamba"):
+    SCALE["models"][other]["context"] = 16
 SCALE["regime"] |= {"batch": 4}
 SCALE["corpora"]["main"] |= {"packages": ["click", "jinja2"], "vocabulary": 300, "train": 10000}
 SCALE["corpora"]["main"] |= {"validation": 1024, "calibration": 512, "probe": 512}

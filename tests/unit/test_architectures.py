@@ -8,6 +8,7 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
+from ptq_dynamics.measure.names import LAYERS
 from ptq_dynamics.train.trajectory import CURVE
 from support import Workspace, edit_yaml, one_line, plan, tiny_config
 from transformers import AutoModelForCausalLM
@@ -23,10 +24,13 @@ MODELS = {
     "olmo2": {"feedforward": 336, "key_value_heads": 1, "tied": False},
     "apertus": {"feedforward": 336, "key_value_heads": 1, "tied": False},
     "qwen3": {"feedforward": 176, "key_value_heads": 4, "tied": True},
+    "olmoe": {"feedforward": 48, "key_value_heads": 2, "tied": False, "experts": 4, "active": 2},
+    "mamba2": {"feedforward": 128, "state": 8, "chunk": 8},
 }
 SHAPES = {name: {"architecture": name, **SIZE, **own} for name, own in MODELS.items()}
+del SHAPES["mamba2"]["rotary_base"]
 CLASSES = {"llama": "Llama", "smollm3": "SmolLM3", "olmo": "Olmo", "olmo2": "Olmo2"}
-CLASSES |= {"apertus": "Apertus", "qwen3": "Qwen3"}
+CLASSES |= {"apertus": "Apertus", "qwen3": "Qwen3", "olmoe": "Olmoe", "mamba2": "Mamba2"}
 
 
 def config_of(folder):
@@ -64,19 +68,37 @@ def last(built):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_fresh_model_is_of_transformers_own_class_and_as_large_as_planned(built, name):
     shape = built.plan.site.config.scale.models[name]
-    model = shape.create(300, seed=3)
+    model = models.plain(shape.create(300, seed=3))
     assert type(model).__name__ == f"{CLASSES[name]}ForCausalLM"
-    assert model.config.num_key_value_heads == shape.key_value_heads
+    for theirs, ours in {"num_key_value_heads": "key_value_heads", "state_size": "state"}.items():
+        assert getattr(model.config, theirs, None) == getattr(shape, ours, None)
     assert {layer.in_features for layer in models.linear_layers(model).values()} == {*shape.widths}
-    assert (model.lm_head.weight is model.get_input_embeddings().weight) == shape.tied
+    tied = model.lm_head.weight is model.get_input_embeddings().weight
+    assert tied == getattr(shape, "tied", False)
     assert sum(each.numel() for each in model.parameters()) == shape.parameters(300)
     assert getattr(model.config, "no_rope_layers", [1, 0]) == [1, 0]
     named = " ".join(key for key, _ in model.named_parameters())
     assert ("norm" in named) == (name != "olmo")
-    assert ("input_layernorm" not in named) == (name in ("olmo", "olmo2", "apertus"))
+    assert ("input_layernorm" not in named) == (name in ("olmo", "olmo2", "apertus", "mamba2"))
+    ends = getattr(shape, "unquantized", ())
+    left = models.left_out(model, models.linear_layers(model))
+    assert len(left) == shape.layers * len(ends) and all(each.endswith(ends) for each in left)
 
 
-@pytest.mark.parametrize("name", ["olmo2", "apertus", "qwen3"])
+@pytest.mark.parametrize("name", ["olmoe", "mamba2"])
+def test_only_matrices_that_an_architecture_names_stay_in_full_precision(built, last, name):
+    last(name)
+    made = built.make(built.plan.measuring.measure(f"a-{name}", "gptq4", "all", 100))
+    (ending,) = built.plan.site.config.scale.models[name].unquantized
+    left = made.facts["left_out"].values()
+    assert len(left) == len(made.facts["checkpoints"])
+    assert {each.endswith(ending) for names in left for each in names} == {True}
+    # Outputs of an expert that no token reaches have no error, but its weights are quantized.
+    errors = pd.read_csv(made.file(LAYERS)).weight_relative
+    assert errors.gt(0).all() and errors.lt(0.1).all()
+
+
+@pytest.mark.parametrize("name", ["olmo2", "apertus", "qwen3", "olmoe", "mamba2"])
 def test_a_trained_model_has_the_loss_that_transformers_gives_its_checkpoint(last, corpus, name):
     folder, curve = last(name)
     assert curve.loss.iloc[-1] < curve.loss.iloc[0] - 0.1

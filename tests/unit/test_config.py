@@ -130,7 +130,7 @@ BAD = {
     "unknown trajectory": (
         "figures.yaml",
         put("fig04", "curves", "Stable", value=["constant"]),
-        ["fig04.curves", "no trajectory 'constant'", "nearest: constant-"],
+        ["fig04.curves", "no trajectory 'constant'", "nearest: moe-constant"],
     ),
     # What does not fit together.
     "more validation text than there is": (

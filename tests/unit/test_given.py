@@ -36,6 +36,9 @@ DENSE = {
 }
 SPARSE = {"Qwen3Moe": {**EXPERTS, **HEAD, "moe_intermediate_size": 32}, "Olmoe": EXPERTS}
 SPARSE["Mixtral"] = {"num_local_experts": 4, "num_experts_per_tok": 2}
+STATES = {"num_heads": 2, "head_dim": 32, "state_size": 8, "n_groups": 1, "chunk_size": 8}
+STATE_SPACE = {"Mamba2": STATES}  # only GPTQ takes it
+KEPT = dict.fromkeys(SPARSE, "gate.weight") | dict.fromkeys(STATE_SPACE, "conv1d.weight")
 GRID = {"bits": 4, "group_size": 16}
 GPTQ = Gptq(
     **GRID, method="gptq", symmetric=True, activation_order="static", damping=0.05, block_size=128
@@ -80,16 +83,17 @@ def packed_loss(kind, folder, text, target):
     "name",
     [
         name if name in ("GPT2", "Mistral") else pytest.param(name, marks=pytest.mark.slow)
-        for name in (*DENSE, *SPARSE)
+        for name in (*DENSE, *SPARSE, *STATE_SPACE)
     ],
 )
 def test_gptq_gives_the_codes_of_the_reference(name, text, tmp_path):
-    folder = save(name, {**DENSE, **SPARSE}[name], tmp_path / "model")
+    folder = save(name, {**DENSE, **SPARSE, **STATE_SPACE}[name], tmp_path / "model")
     made = GPTQ.quantize(folder, text)
     differ = compare(folder, text, made.weights, **{"bits": 4, "group": 16})
     assert set(differ.values()) == {0.0}, differ
     left = models.left_out(models.load(folder), made.weights)
-    assert len(left) == (2 if name in SPARSE else 0) and all("gate" in each for each in left)
+    assert len(left) == (2 if name in KEPT else 0)
+    assert all(each.endswith(KEPT[name]) for each in left)
     # What is saved is what was made, also for transposed layers and experts.
     made.save(folder, tmp_path / "packed")
     found = models.linear_layers(models.load(tmp_path / "packed"))

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from ptq_dynamics.claims.controlled import (
     BITS,
     CONTROLLED,
@@ -24,6 +26,7 @@ from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 
 ADAMW = "wsd-3e-3"
 FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
+ARCHITECTURES = {"moe": "mixture of experts", "mamba": "Mamba-2"}
 OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix"}
 EXPONENTIAL = [f"exponential-{memory}" for memory in (1, 2, 5, 10, 20, 50)]  # of 190
 AVERAGES = ("lawa-5", "lawa-20", *EXPONENTIAL, "soup-branches", "decay-of-lawa")
@@ -63,6 +66,25 @@ def _at_equal_loss(data: Any, names: str | tuple[str, ...], beside: str, quantiz
         sum(data.at_loss(pair[side], pair, quantizer) for pair in pairs) for side in (0, 1)
     )
     return Row(f"{BITS[quantizer]} error at equal loss: {beside}", other / plain)
+
+
+def architectures(data: Any) -> Iterator[Row]:
+    """The error rises in the decay of a mixture of experts and of a state-space model, too."""
+    rises = {}
+    for name, quantizer in product(ARCHITECTURES, BITS):
+        ends = data.end([f"{name}-rainbow-{at}" for at in (104, 138, 172)], quantizer)
+        rises[name, quantizer] = ends / data.over(f"{name}-constant", quantizer)
+    both = [np.maximum(rises[name, Q4], 0) for name in ARCHITECTURES]
+    says = "4-bit error: ends of cooldowns / stable run, geometric mean of both architectures"
+    yield Row(says, np.prod(both, axis=0) ** 0.5)
+    for (name, quantizer), ratio in rises.items():
+        label, bits = ARCHITECTURES[name], BITS[quantizer]
+        yield Row(f"{bits} error, {label}: ends of cooldowns / stable run", ratio)
+        average, decayed = f"{name}-lawa-20", f"{name}-wsd"
+        ratio = data.end(average, quantizer) / data.end(decayed, quantizer)
+        yield Row(f"{bits} error, {label}: LAWA of 20 / end of decay", ratio)
+        gap = data.end(average, quantizer, LOSS) - data.end(decayed, quantizer, LOSS)
+        yield Row(f"{bits} loss, {label}: LAWA of 20 − end of decay", gap, None, "nats")
 
 
 def optimizers(data: Any) -> Iterator[Row]:
@@ -123,6 +145,7 @@ def newer_quantizers(data: Any) -> Iterator[Row]:
 
 BEYOND = (
     Claim(flat_objectives, "above", ("beyond-flatness",)),
+    Claim(architectures, "above", ("beyond-architectures",)),
     Claim(optimizers, "below", ("beyond-optimizers",)),
     Claim(decay_length, "below", ("beyond-schedules",)),
     Claim(averages, "below", ("beyond-averages",)),

@@ -44,7 +44,7 @@ class Measuring(Planner):
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
-            skip=getattr(source, "skip", False),
+            skip=getattr(source, "skip", False) or hasattr(shape.model, "unquantized"),
             # Layers of public models are measured only for figures that show them.
             layers=(kind is None or kind.by_layer)
             and (is_compared or not isinstance(source, Public) or self._has_layers(trajectory)),

@@ -63,3 +63,25 @@ class SmolLM3(LlamaLike):
     def options(self, vocabulary: int) -> dict[str, Any]:
         """Add the interval of layers without rotary embedding."""
         return {**super().options(vocabulary), "no_rope_layer_interval": self.no_rotary_every}
+
+
+class Olmoe(LlamaLike):
+    """OLMoE (arXiv 2409.02060): a router, in full precision, sends each token to `active` of
+    `experts` feedforward layers. No loss balances the experts."""
+
+    own: ClassVar = "OlmoeConfig"
+    vectors: ClassVar = {"width": 3, "keys": 1}
+    unquantized: ClassVar = ("mlp.gate.weight",)
+    architecture: Literal["olmoe"]
+    experts: Count
+    active: Count
+
+    def options(self, vocabulary: int) -> dict[str, Any]:
+        """Add the numbers of experts."""
+        experts = {"num_experts": self.experts, "num_experts_per_tok": self.active}
+        return {**super().options(vocabulary), **experts}
+
+    def parameters(self, vocabulary: int) -> int:
+        """Add those of routers, and of all experts but one."""
+        more = 3 * (self.experts - 1) * self.feedforward + self.experts
+        return super().parameters(vocabulary) + self.layers * self.width * more
