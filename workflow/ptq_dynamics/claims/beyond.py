@@ -19,6 +19,7 @@ from ptq_dynamics.claims.controlled import (
     RATES,
     STABLE,
     at_equal_loss,
+    loss_gap,
 )
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.settings import Claim, Row
@@ -58,6 +59,7 @@ def flat_objectives(data: Any) -> Iterator[Row]:
         yield _at_equal_loss(data, name, f"{name} / plain loss", Q3)
         trace = data.end(name, FULL_PRECISION, TRACE) / data.end(ADAMW, FULL_PRECISION, TRACE)
         yield Row(f"{CURVATURE[TRACE]} at the end: {name} / plain loss", trace)
+        yield loss_gap(data, name, name, "plain loss", ADAMW)
 
 
 def _at_equal_loss(data: Any, names: str | tuple[str, ...], beside: str, quantizer: str) -> Row:
@@ -93,8 +95,7 @@ def optimizers(data: Any) -> Iterator[Row]:
         for name, label in OPTIMIZERS.items():
             yield _at_equal_loss(data, name, f"{label} / AdamW", quantizer)
     for name, label in OPTIMIZERS.items():
-        gap = data.end(name, FULL_PRECISION, LOSS) - data.end(ADAMW, FULL_PRECISION, LOSS)
-        yield Row(f"loss in full precision: {label} − AdamW", gap, None, "nats")
+        yield loss_gap(data, label, name, "AdamW", ADAMW)
 
 
 def decay_length(data: Any) -> Iterator[Row]:
@@ -102,6 +103,7 @@ def decay_length(data: Any) -> Iterator[Row]:
     yield from at_equal_loss(data, DECAYS, "length of the decay")
     for name, label in SHAPES.items():
         yield _at_equal_loss(data, name, f"{label} / linear decay over 20 %", Q4)
+    yield loss_gap(data, "decay over 5 %", "cooldown-5", "40 %", "cooldown-40")
 
 
 def averages(data: Any) -> Iterator[Row]:

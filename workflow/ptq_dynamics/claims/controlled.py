@@ -31,6 +31,12 @@ def in_decay(data: Any, what: str, *measured: str, published: float | None = Non
     return Row(f"{what}: ends of cooldowns from 36k steps on / stable run", ratio, published)
 
 
+def loss_gap(data: Any, label: str, name: str, other_label: str, other: str) -> Row:
+    """Return how much larger one final loss in full precision is than another."""
+    gap = data.end(name, FULL_PRECISION, LOSS) - data.end(other, FULL_PRECISION, LOSS)
+    return Row(f"loss in full precision: {label} − {other_label}", gap, None, "nats")
+
+
 def at_equal_loss(
     data: Any, numbers: Mapping[str, float], what: str, published: float | None = None
 ) -> Iterator[Row]:
@@ -79,6 +85,7 @@ def peak_rate(data: Any) -> Iterator[Row]:
         errors = [data.end(name, quantizer) for name in RATES]
         says = f"{BITS[quantizer]} error at the end, per tenfold peak rate"
         yield Row(says, data.tenfold(RATES, errors), published)
+    yield loss_gap(data, "rate 1e-2", "wsd-1e-2", "3e-3", "wsd-3e-3")
 
 
 def unstable_rates(data: Any) -> Iterator[Row]:
@@ -138,6 +145,7 @@ def weight_decay(data: Any) -> Iterator[Row]:
     """A larger weight decay quantizes better at equal loss."""
     found = {name: decay for name, decay in DECAYS.items() if data.has(name, Q4)}
     yield from at_equal_loss(data, found, "weight decay")
+    yield loss_gap(data, "λ 0.01", "decay-lambda-0.01", "0.001", "decay-lambda-0.001")
 
 
 def adamc(data: Any) -> Iterator[Row]:
