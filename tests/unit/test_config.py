@@ -132,6 +132,11 @@ BAD = {
         put("fig04", "curves", "Stable", value=["constant"]),
         ["fig04.curves", "no trajectory 'constant'", "nearest: moe-constant"],
     ),
+    "a package without a name": (
+        SMOKE,
+        put("corpora", "main", "packages", value=["click", ""]),
+        ["corpora.main.packages.1 is ''"],
+    ),
     # What does not fit together.
     "more validation text than there is": (
         SMOKE,

@@ -11,13 +11,15 @@ import torch
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.train import train
+from ptq_dynamics.train import schedules, train
 from ptq_dynamics.train.cross_entropy import CrossEntropy
 from ptq_dynamics.train.optimizers.adamw import AdamC, AdamW, IndependentAdamW
 from ptq_dynamics.train.optimizers.ademamix import AdEMAMix
+from ptq_dynamics.train.optimizers.schedulefree import ScheduleFree
 from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory, step_id
 from safetensors.torch import load_file
+from schedulefree import AdamWScheduleFree
 from support import Workspace, artifacts, begin, copy_results, differing
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -57,6 +59,7 @@ def equal(one, other):
 # Model and optimizer
 
 KINDS = {"adamw": AdamW, "adamw-independent": IndependentAdamW, "adamc": AdamC}
+KINDS |= {"ademamix": AdEMAMix, "schedule-free": ScheduleFree}
 # Share of a weight that one update takes from it, by learning rate, peak rate and λ (section 4).
 DECAYS = {
     "adamw": lambda rate, _peak, strength: rate * strength,
@@ -183,14 +186,12 @@ def test_batches_visit_every_sequence_once_an_epoch_and_depend_on_the_step_alone
 # States, branches, checkpoints
 
 
-MIX = {"kind": "ademamix", "beta3": 0.999, "alpha": 8.0, "t_alpha_beta3": "1/10"}
+MIX = {"beta3": 0.999, "alpha": 8.0, "t_alpha_beta3": "1/10"}
 
 
-@pytest.mark.parametrize("kind", ["adamw", "ademamix"])
+@pytest.mark.parametrize("kind", ["adamw", "ademamix", "schedule-free"])
 def test_a_state_gives_back_the_same_trainer_or_is_a_problem(make, settings, data, tmp_path, kind):
-    optimizer = settings.optimizer
-    if kind == "ademamix":
-        optimizer = AdEMAMix(**{**optimizer.model_dump(), **MIX})
+    optimizer = optimizer_of(settings, kind, **(MIX if kind == "ademamix" else {}))
     one, other = make(optimizer=optimizer), make(optimizer=optimizer, seed=5)
     path = tmp_path / "state-0000003.safetensors"
     for step in range(3):
@@ -206,6 +207,38 @@ def test_a_state_gives_back_the_same_trainer_or_is_a_problem(make, settings, dat
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Problem, match="is no readable training state"):
         other.load(path)
+
+
+def test_checkpoints_without_a_schedule_hold_the_average_and_leave_the_run_alone(
+    make, settings, data, tmp_path
+):
+    optimizer = optimizer_of(settings, "schedule-free")
+    trainer = make(optimizer=optimizer)
+    begin(trainer, data, 6)  # with checkpoints on the way
+    model = settings.model.create(settings.vocabulary, settings.seed)
+    matrices, vectors = ([p for p in model.parameters() if (p.ndim < 2) == low] for low in (0, 1))
+    decay = {"params": matrices, "weight_decay": optimizer.weight_decay}
+    own = AdamWScheduleFree([decay, {"params": vectors}], betas=optimizer.betas, eps=optimizer.eps)
+    own.train()
+    for step in range(6):
+        for group in own.param_groups:
+            group["lr"] = schedules.learning_rate(settings.schedule, step)
+        rows = data.at(step)
+        cost = settings.objective.loss(model, rows, None) / settings.objective.count(rows)
+        cost.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        own.step()
+        own.zero_grad()
+    assert equal(weights(trainer), model.state_dict())
+    trainer.save(tmp_path / train.state_name(6))
+    other = make(optimizer=optimizer)
+    other.load(tmp_path / train.state_name(6))
+    for found, expected in zip(other._optimizer.param_groups, own.param_groups, strict=True):
+        assert all(found[name] == expected[name] for name in ("k", "lr_max", "weight_sum"))
+    own.eval()
+    saved = AutoModelForCausalLM.from_pretrained(trainer.out / step_id(6))
+    assert equal(saved.state_dict(), model.state_dict())
+    assert not equal(weights(trainer), model.state_dict())
 
 
 def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch, tmp_path):

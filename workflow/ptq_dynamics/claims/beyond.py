@@ -28,9 +28,9 @@ from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 ADAMW = "wsd-3e-3"
 FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
 ARCHITECTURES = {"moe": "mixture of experts", "mamba": "Mamba-2"}
-OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix"}
 EXPONENTIAL = [f"exponential-{memory}" for memory in (1, 2, 5, 10, 20, 50)]  # of 190
 AVERAGES = ("lawa-5", "lawa-20", *EXPONENTIAL, "soup-branches", "decay-of-lawa")
+OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix", "schedule-free": "schedule-free AdamW"}
 DECAYS = {"cooldown-5": 10, "rainbow-172": 18, ADAMW: 38, "cooldown-40": 76}  # of 190
 LAWFUL = [
     *(name for run in RATES for name in (run.replace("wsd", "constant"), run)),

@@ -13,7 +13,7 @@ from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.engine.context import Context
 
-Packages = Annotated[tuple[str, ...], Field(min_length=1)]
+Packages = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 Batches = Iterable[list[np.ndarray]]
 SplitTexts = Mapping[splits.Split, Iterable[str]]
 

@@ -1,6 +1,7 @@
 """Optimizers: classes whose fields are their configuration."""
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
@@ -39,6 +40,10 @@ class Optimizer(Strict):
         for group in optimizer.param_groups:
             group["lr"] = lr
             group["weight_decay"] = self.decay(lr, peak) if group["decays"] else 0.0
+
+    def write(self, model: Any, optimizer: Any, folder: Path) -> None:
+        """Write the weights of a checkpoint."""
+        model.save_pretrained(folder)
 
     def scaled(self, peak_lr: float, weight_decay: float) -> Self:
         """Return a copy with a scale's factors of peak rates and weight decay."""
