@@ -1,22 +1,16 @@
 """What jobs ask of a cluster."""
 
-import re
-
 import pytest
 from ptq_dynamics.config import scales
-from ptq_dynamics.graph.site import COMPUTING
+from ptq_dynamics.graph.site import COMPUTING, PLACES
 from support import ROOT, plan
-
-# Names of the rows of the table of stages.
-TABLE = (ROOT / "workflow/rules/stages.smk").read_text()
-RULES = set(re.findall(r'^    "(\w+)": {', TABLE, re.M))
 
 
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_every_row_of_the_table_is_of_a_rule(scale):
     found = plan(scale)
     rows = {*found.site.config.scale.resources.rules, *COMPUTING}
-    assert rows <= RULES
+    assert rows <= {*PLACES}
     for rule in rows:
         asked = found.resources.ask(rule)
         assert asked["mem_mb"] >= 1000 and asked["runtime"] >= 1, rule

@@ -9,7 +9,7 @@ sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.graph import build
-from ptq_dynamics.graph.site import BY_NAME, PLACES
+from ptq_dynamics.graph.site import BY_NAME, COMPUTING, PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))
@@ -55,9 +55,9 @@ def spec(kind):
     return found
 
 
-def inputs(kind, *labels):
-    """Return manifests of inputs whose labels begin with these words; without words, all."""
-    return lambda wildcards: job(kind, wildcards).under(*labels)
+def inputs(kind):
+    """Return manifests of the inputs of a rule's jobs."""
+    return lambda wildcards: job(kind, wildcards).needs
 
 
 def asked(kind):

@@ -1,50 +1,20 @@
-# A row for each stage: its inputs by their labels ([]: all). A job also reads its specification, and
-# writes a manifest.
-STAGES = {
-    # Trajectories: corpora, training runs, public models, averages of checkpoints.
-    "corpus": {"text": ["corpus", "functions", "checkpoint"]},
-    "functions": {"corpus": ["corpus"]},
-    "train": {"corpus": ["corpus"], "before": ["trunk", "after", "weights"]},
-    "fetch": {},
-    "average": {"checkpoints": []},
-    # Losses, layer errors and answers, and the table of measurements.
-    "measure": {
-        "corpus": ["corpus"],
-        "checkpoints": ["trajectory"],
-        "tasks": ["task", "environment"],
-    },
-    "make_task": {"functions": ["functions"], "corpus": ["corpus"]},
-    "fetch_task": {},
-    "collect": {"measurements": []},
-    # The loss around checkpoints, and principal components of trajectories.
-    "curvature": {"corpus": ["corpus"], "checkpoints": ["trajectory"]},
-    "landscape": {"checkpoints": []},
-    "components": {"checkpoints": []},
-    # Other quantization tools, and their comparison.
-    "environment": {},
-    "comparison": {"measurements": []},
-    # Figures, claims and tables, the paper and the page.
-    "figure": {"runs_and_measurements": []},
-    "judge": {"measurements": []},
-    "tabulate": {"measurements": []},
-    "typeset": {"figures": []},
-    "report": {"figures": []},
-}
+# A rule for each stage: a job reads its specification and its inputs, and writes a manifest.
+
 # Stages that compute on a device, if any.
 ON_DEVICE = ("train", "measure", "curvature", "landscape")
 
-for kind, groups in STAGES.items():
+for kind in PLACES:
 
     rule:
         name:
             kind
         input:
-            **{label: inputs(kind, *words) for label, words in groups.items()},
+            inputs=inputs(kind),
             spec=spec(kind),
         output:
             manifest=manifest(kind),
         priority: 20 if kind == "figure" else 0
-        threads: plan.resources.threads(kind)
+        threads: plan.site.config.scale.threads if kind in COMPUTING else 1
         resources:
             **asked(kind),
         shell:

@@ -134,9 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(
-    parser: argparse.ArgumentParser, verbs: Mapping[str, str], module: str
-) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
+def _add(parser: argparse.ArgumentParser, verbs: Mapping[str, str], module: str) -> Any:
     group = parser.add_subparsers(metavar="VERB", required=True)
     for name, does in verbs.items():
         verb = group.add_parser(name, allow_abbrev=False, help=does, description=does)

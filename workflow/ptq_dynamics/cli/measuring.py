@@ -54,8 +54,7 @@ def measure(arguments: Namespace) -> bool:
         print(f"{len(points)} checkpoints of {about}, each in {', '.join(quantizers)}")
         if any(each.state != "up to date" for each in find(plan, plan.last())):
             _build(plan, quantizers, arguments.profile)
-        text = _report(plan, figure)
-        print(f"\n{text}\n")
+        print(f"\n{_report(plan, figure)}\n")
     print(f"written: {out / REPORT}, {out / plan.site.results / MEASUREMENTS}")
     return True
 

@@ -1,7 +1,6 @@
 """`ptq-dynamics dev sweep`: train and compare candidates for the settings of a scale.
 
-Each candidate is a project. It measures losses in full precision only, so that quantization errors
-cannot influence the choice."""
+Each candidate is a project that measures no quantization errors, so they influence no choice."""
 
 import shutil
 from argparse import Namespace

@@ -41,8 +41,7 @@ class Elsewhere(Public):
 
 
 class InFolder(Elsewhere):
-    """Own checkpoints in a local folder, the `repository`. `files` has the subfolder and the files
-    of each checkpoint, `beside` the files of a shared tokenizer."""
+    """Own checkpoints with their subfolder and `files`; a shared tokenizer has those `beside`."""
 
     stage: ClassVar[str] = "train.local"
 

@@ -10,8 +10,6 @@ from pydantic_core import ErrorDetails
 
 from ptq_dynamics.base.problem import Problem
 
-Key = tuple[Any, ...]
-
 # Replacements for messages of pydantic that use terms of Python.
 MESSAGES = {
     "missing": "is required and missing",
@@ -42,8 +40,7 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
 
 
 def problem(error: ValidationError, data: Any, place: str) -> Problem:
-    """Return the first error in the content `data` of `place`, with all alternatives of its
-    value."""
+    """Return the first error in the content `data` of `place`, with all its alternatives."""
     found = [(_key(details, data), details) for details in error.errors()]
     first = found[0][0]
     # The alternative with the deepest error is probably the intended one.
@@ -54,7 +51,7 @@ def problem(error: ValidationError, data: Any, place: str) -> Problem:
     return Problem(f"{where}: {' or '.join(dict.fromkeys(map(_message, chosen)))}")
 
 
-def _key(details: ErrorDetails, data: Any) -> Key:
+def _key(details: ErrorDetails, data: Any) -> tuple[Any, ...]:
     """Return the keys and indices that lead to an error, without names of types."""
     key = list[Any]()
     for part in details["loc"]:

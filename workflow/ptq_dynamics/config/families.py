@@ -34,13 +34,11 @@ def _with_context(model: Any) -> Any:
 
 
 class Family(Strict):
-    """A public family. Figures show the `label`, and mark the rate if publications also give
-    `other_peak_lr`. `tokens_per_step` and `warmup` (steps) are those of the real runs. `miniature`
-    overrides fields of `model`, at widths that a scale multiplies, and `miniature_optimizer` the
-    optimizer. Checkpoints are revisions of a `repository`; the one group of `step_in` finds the
-    step in their names, in units of `steps_each`. `convert` is for pickled weights, `format` for
-    weights that transformers does not read. `reads_as` names a family with the same tokenizer.
-    `unreadable` is the reason if the checkpoints cannot be fetched."""
+    """A public family. Figures mark the rate if publications also give `other_peak_lr`. `warmup` is
+    in steps. `miniature` overrides fields of `model`, at widths that a scale multiplies. The one
+    group of `step_in` finds the step in names of revisions, in units of `steps_each`. `convert` is
+    for pickled weights, `format` for weights that transformers does not read. `reads_as` names a
+    family with the same tokenizer. `unreadable` is the reason why no checkpoint can be fetched."""
 
     label: Annotated[str, Field(min_length=1)]
     repository: Repository | None = None
@@ -63,8 +61,8 @@ class Family(Strict):
 
 
 class Pretraining(Strict):
-    """A run from fresh weights over `tokens`. A cosine ends at its `horizon`, beyond the run if
-    this is cut short, at the share `floor` of the peak rate. `peak_lr` overrides the family's."""
+    """A run from fresh weights. A cosine ends at its `horizon`, which may lie beyond the run, at
+    the share `floor` of the peak rate. `peak_lr` overrides the family's."""
 
     family: str
     schedule: Literal["constant", "cosine"]
@@ -76,10 +74,9 @@ class Pretraining(Strict):
 
 
 class Phase(Strict):
-    """A continuation of a run over `tokens`: `steady` tokens at its rate, then a cooldown to the
-    share `floor` of the trunk's peak rate. `batch` is relative to the trunk's. The steps of its
-    revisions continue those of the trunk unless it `restarts`. `averaged` names the revisions that
-    the authors averaged."""
+    """A continuation of a run: `steady` tokens at its rate, then a cooldown to the share `floor` of
+    its peak rate. `batch` is relative to the trunk's. Steps of revisions continue those of the
+    trunk unless it `restarts`. The authors averaged the revisions `averaged`."""
 
     trunk: str
     tokens: Tokens
@@ -95,9 +92,8 @@ class Phase(Strict):
 
 class Later(Strict):
     """A stage `after` a run, from its weights alone; tables show the name `stage`. The schedule is
-    a warmup over a share of the `tokens` to `peak_lr`, then half a cosine to the share `floor` of
-    it. Sequences are `longer` by this factor than in pre-training. The steps of its revisions start
-    at zero; revisions may have no step."""
+    a warmup over a share of the `tokens`, then half a cosine to the share `floor` of the peak rate.
+    Sequences are `longer` by this factor. Steps of revisions, if they have any, start at zero."""
 
     after: str
     stage: str
@@ -115,8 +111,7 @@ class Later(Strict):
 
 
 class Release(Strict):
-    """Revisions without a step in a run, such as means by the authors, in a family's repository or
-    in another one. No miniature replaces them."""
+    """Revisions without a step in a run, such as means by the authors; they have no miniature."""
 
     release_of: str
     repository: Repository | None = None
@@ -157,11 +152,10 @@ class Remote(Strict):
 
 
 class Own(Strict):
-    """Own checkpoints. The learning rate is a number `rate`, or a CSV file with the columns step
-    and lr, or else the trainer_state.json of the last checkpoint. One checkpoint in `every` is
-    measured, besides the last, or the `last` ones. With `skip`, matrices that a quantizer does not
-    support stay in full precision. A missing `model` is read from the first checkpoint of a
-    folder."""
+    """Own checkpoints. The learning `rate` is a number, or a CSV file with the columns step and lr,
+    or else that of the last trainer_state.json. One checkpoint in `every` is measured, besides the
+    last, or the `last` ones. With `skip`, matrices that a quantizer does not support stay in full
+    precision. A missing `model` is read from the first checkpoint of a folder."""
 
     checkpoints: Local | Remote
     tokens_per_step: Tokens | None = None
@@ -195,8 +189,7 @@ class Families(Strict):
         return run.release_of if isinstance(run, Release) else self.first(name)[1].family
 
     def first(self, name: str) -> tuple[str, Pretraining]:
-        """Return the run from fresh weights in a lineage, with its name; `Problem` if there is
-        none."""
+        """Return name and settings of the run from fresh weights at the start of a lineage."""
         seen = [name]
         while not isinstance(run := self.runs[seen[-1]], Pretraining):
             key = "trunk" if isinstance(run, Phase) else "after"

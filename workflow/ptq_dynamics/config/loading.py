@@ -2,7 +2,7 @@
 
 In runs.yaml and families.yaml an entry with a key `over` generates entries for all combinations of
 its lists: `wsd-{size}: {over: {size: [70m, 160m]}, model: "{size}", ...}` generates wsd-70m and
-wsd-160m. The list's value replaces the braces in the name and in every text of the entry."""
+wsd-160m. The value replaces the braces in the name and in every text of the entry."""
 
 import re
 from collections import Counter
@@ -40,8 +40,7 @@ def _words(value: Any) -> Any:
 
 
 class Choice(Strict):
-    """What to build: scale, figures, the seed of initial weights and data order, and additional
-    seeds of headline figures. `deep` verifies every byte of the results."""
+    """What to build. Headline figures have `more_seeds`. `deep` verifies every byte of results."""
 
     scale: Name
     seed: Seed
@@ -53,16 +52,15 @@ class Choice(Strict):
 
 
 class Backends(Strict):
-    """What `make backends` compares: groups of quantizers with equal settings, on the measured
-    checkpoints of one trajectory."""
+    """What `make backends` compares: `groups` of quantizers with equal settings."""
 
     trajectory: str
     groups: list[Annotated[list[str], Field(min_length=1)]]
 
 
 class Sweep(Strict):
-    """What `make sweep` trains: `candidates` with their changes to the file of a scale. The sweep
-    compares the last losses of `runs`, and whether `trunk` still learns."""
+    """Changes of `candidates` to the file of a scale. `make sweep` compares the last losses of
+    `runs`, and whether `trunk` still learns."""
 
     scale: Name
     seed: Seed
@@ -72,9 +70,8 @@ class Sweep(Strict):
 
 
 class WithFamilies(Runs):
-    """The runs and averages of runs.yaml and families.yaml, and the `public` models that are
-    downloaded. `unknown` has the reasons why other entries cannot be built, `families` the names
-    from families.yaml."""
+    """All runs and averages, and `public` models. `unknown` has the reasons why other entries
+    cannot be built, `families` the names from families.yaml."""
 
     public: dict[str, releases.Public] = Field(exclude=True)
     unknown: dict[str, str] = Field(exclude=True)
@@ -100,8 +97,7 @@ class Config(Strict):
 
     @property
     def chosen(self) -> list[str]:
-        """The names of the chosen figures; a group, and `all` for those of no group, count as
-        their figures."""
+        """The chosen figures; a group means its figures, and `all` those without a group."""
         groups, words = grouped(self.figures), self.choice.figures
         named = [words] if isinstance(words, str) else words
         return list(dict.fromkeys(chain.from_iterable(groups.get(e, [e]) for e in named)))

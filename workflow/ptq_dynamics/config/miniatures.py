@@ -1,8 +1,7 @@
 """Miniatures of public families: the runs that a scale without a hub trains in their place.
 
 A miniature keeps the family's shares of steps and tokens and its sum of rate times weight decay.
-The ratio of widths scales the peak rate. `ptq-dynamics dev regime` shows the remaining differences.
-"""
+The ratio of widths scales the peak rate. `ptq-dynamics dev regime` shows other differences."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -27,8 +26,8 @@ from ptq_dynamics.train.trajectory import step_id
 
 
 class InSmall(Run):
-    """A run whose rate `used_lr`, optimizer and warmup are already those of the scale. About
-    `points` checkpoints are measured. `unknown` is what is uncertain of the public model."""
+    """A run whose rate `used_lr`, optimizer and warmup are already those of the scale. `unknown` is
+    what is uncertain of the public model."""
 
     used_lr: Rate
     length: Share
@@ -80,9 +79,8 @@ class MiniaturePhase(Branch):
 
 
 class Stage(InSmall):
-    """A stage after pre-training, from the weights at the end of the run `after` alone. Tables show
-    the name. The schedule is a warmup, then half a cosine to the share `floor` of the rate. `batch`
-    is in sequences of `context` tokens. The stage is measured on the text of the run before."""
+    """A stage after pre-training, as `families.Later`. `batch` is in sequences of `context` tokens.
+    The stage is measured on the text of the run before."""
 
     after: str
     name: str
@@ -138,10 +136,8 @@ def settle(
     """Return the scale with miniature models, the miniatures by name, and reasons for gaps."""
     require(f"{file}: miniatures.exponents", "family", small.exponents, families.families)
     require(f"{file}: models (miniatures read the text of main)", "model", ["main"], scale.models)
-    models = dict(scale.models)
-    for name in families.families:
-        models[f"miniature of {name}"] = _model(families, name, scale, small)
-    scale = scale.model_copy(update={"models": models})
+    made = {f"miniature of {n}": _model(families, n, scale, small) for n in families.families}
+    scale = scale.model_copy(update={"models": {**scale.models, **made}})
     found, unknown = dict[str, Run](), dict[str, str]()
     for name, run in families.runs.items():
         if isinstance(run, Release):
@@ -167,8 +163,7 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
 
 
 class _Lineage:
-    """The lineage of a run with its longest phase, which takes a scale's steps, and its
-    miniatures."""
+    """The lineage of a run, whose longest phase ends at a scale's last step, in small."""
 
     def __init__(self, families: Families, of: str, scale: Scale, small: Miniatures) -> None:
         name, self.run = families.first(of)

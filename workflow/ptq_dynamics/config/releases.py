@@ -26,9 +26,8 @@ class ReleasedRevision(NamedTuple):
 
 
 class Public(PlannedTrajectory):
-    """Released checkpoints of a public model: `revisions` of a repository by name. They belong to
-    one phase, which tables call `called`, with the `schedule` if it is known. Before the step
-    `first`, the `earlier` schedule of the trunk applies."""
+    """Released checkpoints, `revisions` of a repository by name, of one phase. Tables show its name
+    `called`. Before the step `first`, the `earlier` schedule of the trunk applies."""
 
     stage: ClassVar[str] = "train.fetch"
 
@@ -173,11 +172,7 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
 
 
 def _revisions(
-    place: str,
-    run: Pretraining | Phase | Later,
-    family: Family,
-    locked: Mapping[str, Entry],
-    before: float,
+    place: str, run: Any, family: Family, locked: Mapping[str, Entry], before: float
 ) -> Iterator[tuple[str, ReleasedRevision]]:
     """Yield revisions with step and tokens; `before` are the tokens before the first step."""
     each = family.tokens_per_step * getattr(run, "batch", 1)

@@ -116,9 +116,9 @@ def nearest(points: list[Point], steps: range) -> set[Point]:
 
 
 class Whole(Run):
-    """A run from fresh weights. `floor` is a share of the peak rate. `cooldown` and `shape` apply
-    to the schedule wsd. A cosine ends at its `horizon`, beyond the run if this is cut short.
-    `batch` is in sequences."""
+    """A run from fresh weights; its `batch` is in sequences. `floor` is a share of the peak rate.
+    `cooldown` and `shape` belong to schedule wsd. A cosine ends at its `horizon`, at or after the
+    end of the run."""
 
     model: str = "main"
     schedule: Literal["constant", "wsd", "cosine", "inverse-sqrt"]
@@ -193,10 +193,9 @@ class Whole(Run):
 
 class Branch(Run):
     """A run from the state of its trunk: `steady` steps at a constant rate, if any, then a cooldown
-    from the trunk's rate to the share `floor` of the peak rate. A branch with a `corpus` starts at
-    the beginning of its data; without, it continues the data of its trunk. `batch` is in
-    sequences. `weights` names an average that ends at the branch point, and whose weights replace
-    those of the trunk; the rest of the state remains."""
+    from the trunk's rate to the share `floor` of the peak rate. A branch starts at the beginning of
+    its own `corpus`, or continues the data of its trunk. `batch` is in sequences. `weights` names an
+    average that ends at the branch point, and whose weights replace those of the trunk."""
 
     trunk: str
     at: Share

@@ -16,10 +16,9 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Regime(Strict):
-    """Factors that make the runs of a scale resemble those of the paper (`dev regime` prints the
-    resulting numbers). `weight_decay_factor` applies to AdamW and AdamC; AdamW with independent
-    decay takes both factors. `batch` is in sequences. `left_out` names runs that the scale cannot
-    have, with reasons."""
+    """Factors that make the runs of a scale resemble the paper's; see `dev regime`. AdamW and AdamC
+    take `weight_decay_factor`; AdamW with independent decay takes both factors. `batch` is in
+    sequences. `left_out` names runs that the scale cannot have, with reasons."""
 
     peak_lr_factor: Rate
     weight_decay_factor: Rate
@@ -29,8 +28,7 @@ class Regime(Strict):
 
 
 class MeasuredPoints(Strict):
-    """Spacing of measured checkpoints, besides the first and the last. Short runs other than
-    cooldowns have about `trunk_least` intervals."""
+    """Spacing of measured checkpoints; short runs have about `trunk_least` intervals."""
 
     trunk_every: Share
     trunk_least: Count
@@ -76,11 +74,11 @@ class CalibrationSet(Text):
 
 
 class Curvature(Text):
-    """Text and parameters of the probes of the Hessian; `batch` is in blocks. `tolerance` is the
-    relative residual at which the power iteration ends. `keep_graph` keeps the graph of the
-    gradient between products, which is faster and needs memory for all blocks. `trace_samples` is
-    the number of Rademacher vectors. `spectrum` is the number of eigenvalues. Of a shard's
-    checkpoints, one in `sharpness_every` or `spectrum_every` is probed, and the last."""
+    """Text and parameters of the probes of the Hessian; `batch` is in blocks. The power iteration
+    ends at the relative residual `tolerance`. `keep_graph` keeps the gradient's graph between
+    products, which is faster and needs memory for all blocks. `trace_samples` are Rademacher
+    vectors, `spectrum` is the number of eigenvalues. A probe takes the last checkpoint of a shard,
+    and one in `sharpness_every` or `spectrum_every`."""
 
     split = "probe"
     batch: Count
@@ -107,9 +105,8 @@ class Miniatures(Strict):
     """Miniatures of public families. `length` is the share of the budget for a family's longest
     path, `stage` that of a stage after pre-training. A peak rate is the family's, times the ratio
     of widths to the power `rate_exponent`, or to the family's power in `exponents`. `e_folds` is a
-    factor on the sum of rate times weight decay, and `warmup` the least warmup as a share.
-    `measured`, `measured_cooldown` and `measured_stage` are numbers of checkpoints. Widths are
-    multiplied by `widen` and layers by `deepen`, rounded up."""
+    factor on the sum of rate times weight decay, `warmup` the least share. `measured` and others
+    are numbers of checkpoints. `widen` multiplies widths, `deepen` layers, rounded up."""
 
     length: Share
     rate_exponent: Rate
@@ -126,12 +123,11 @@ class Miniatures(Strict):
 
 
 class Tasks(Strict):
-    """The tasks of a scale. `names` are keys of config/tasks.yaml. `documents` of each task are
-    used, or all if null, in a `batch` of sequences, after `shots` examples; `shots_of` overrides
-    this by task. Generated tasks draw examples from a `pool` of this size, and also ask about
-    documents of `others`, packages that no corpus trains on. Prompts of released models have at
-    most `context` tokens. The mean leaves out tasks `at_chance`, on which the last stage is less
-    than 2 standard errors better than chance in full precision."""
+    """The tasks of a scale, by `names` in config/tasks.yaml. Each uses `documents`, or all if null,
+    in a `batch` of sequences, after `shots` examples; `shots_of` overrides this by task. Generated
+    tasks draw examples from a `pool` of this size, and also ask about packages `others`, which no
+    corpus trains on. Prompts of released models have at most `context` tokens. The mean leaves out
+    tasks `at_chance`: the last stage is less than 2 standard errors above chance."""
 
     names: Annotated[tuple[Name, ...], Field(min_length=1), Once]
     documents: Annotated[int, Field(ge=2)] | None
@@ -178,9 +174,8 @@ class Requests(Strict):
 
 
 class Keep(Strict):
-    """The weights that remain after all jobs that read them: all, those of measured checkpoints, or
-    none. A job that needs dropped weights later repeats their job. The states of a run are dropped
-    with the first weights."""
+    """The weights that remain after all jobs that read them. A job that needs dropped weights later
+    repeats their job. The states of a run are dropped with the first weights."""
 
     train: Literal["all", "measured", "none"] = "all"
     fetch: Literal["all", "none"] = "all"
@@ -190,10 +185,9 @@ class Keep(Strict):
 
 class Scale(Strict):
     """The numbers of one scale. Outcomes show `note`. `budget` and `log_every` are in steps.
-    `quantizers` replaces quantizers of config/quantizers.yaml in figures. `make release` builds
-    headline figures with `release_seeds` besides the first seed. Results do not depend on
-    `threads`, `jobs_per_device` (jobs that share a GPU without a scheduler), `warm` and
-    `resources`."""
+    `quantizers` replaces quantizers in figures. `make release` builds headline figures with
+    `release_seeds`, too. Results do not depend on `threads`, `jobs_per_device` (jobs that share a
+    GPU without a scheduler), `warm` and `resources`."""
 
     description: str
     note: str | None = Field(None, exclude=True)

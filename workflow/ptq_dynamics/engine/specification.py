@@ -54,13 +54,7 @@ class Job:
     @property
     def needs(self) -> list[str]:
         """Paths of all manifests that the job reads."""
-        return self.under()
-
-    def under(self, *words: str) -> list[str]:
-        """List the manifests under labels that begin with one of `words`, by default all."""
-        groups = self.inputs.items()
-        found = (paths for label, paths in groups if not words or label.split()[0] in words)
-        return list(chain.from_iterable(found))
+        return list(chain.from_iterable(self.inputs.values()))
 
     @cached_property
     def code(self) -> code.Code:

@@ -17,7 +17,6 @@ from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.site import Resources, Site
 from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.hub.lock import LOCK
-from ptq_dynamics.train.timeline import Timeline
 
 FROM_NETWORK = ("train.fetch", "measure.tasks.harness", "quantize.environment")
 
@@ -29,8 +28,8 @@ class Plan:
         # All configured figures, including those that the scale leaves out.
         self.written = config.figures
         config, left_out = leave_out(config)
-        check(Timeline(config))
         self.site = Site(config, root, left_out)
+        check(config, self.site.timeline)
         self.resources = Resources(self)
         self.trajectories, self.measuring = Trajectories(self), Measuring(self)
         self.figures, self.claims, self.tables = Figures(self), Claims(self), Tables(self)

@@ -76,10 +76,8 @@ def page(figures: Mapping[str, Figure], folder: Path) -> str:
             words = each.caption
             with suppress(Problem, KeyError):
                 words += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
-            text += (
-                f"\n## {name}: {each.title}\n\n![{each.title}]({name}.png)\n\n"
-                f"{words} [Table of what is drawn]({name}.{TABLE}).\n"
-            )
+            text += f"\n## {name}: {each.title}\n\n![{each.title}]({name}.png)\n\n"
+            text += f"{words} [Table of what is drawn]({name}.{TABLE}).\n"
     return text
 
 
@@ -91,9 +89,8 @@ def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
 
 
 def drop(site: Site, targets: Iterable[Job]) -> list[str]:
-    """Drop weights that the scale does not `keep` and that no job for the targets needs. Return the
-    folders of the results. Manifest and record stay, so a later job can have the weights built
-    again."""
+    """Drop weights that the scale does not `keep` and that no job for the targets needs; return
+    the folders of the results. Manifest and record stay, so a later job can rebuild the weights."""
     keep, found, readers = site.config.scale.keep, list[str](), dict[str, list[Job]]()
     for job in site.needed(targets):
         for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):

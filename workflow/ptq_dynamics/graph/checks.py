@@ -8,35 +8,32 @@ from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config, DatasetsCorpus, EmbeddedCorpus, Figure, require
+from ptq_dynamics.config.loading import WithFamilies
 from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.train.timeline import PlannedTrajectory, Timeline
 
-Names = tuple[str, ...]
 
-
-def check(timeline: Timeline) -> None:
+def check(config: Config, timeline: Timeline) -> None:
     """Raise `Problem`, with file and key, if parts of the configuration do not fit together."""
-    config: Config = timeline.config
     _check_names(config)
     _check_texts(config)
-    _check_trajectories(timeline)
-    _check_quantizers(timeline)
-    _check_amounts(timeline)
+    _check_trajectories(config.runs, timeline)
+    _check_quantizers(config, timeline)
+    _check_amounts(config, timeline)
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}"
         _check_draws(config, place, figure)
         if not {*TASK_METRICS}.isdisjoint(figure.metrics):
-            _check_tasks(timeline, place, figure)
+            _check_tasks(config, timeline, place, figure)
         figure.check(place, timeline)
 
 
-def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
-    """Return the configuration without the trajectories that its scale lacks and those derived from
-    them, and the missing trajectories by figure. Figures without trajectories are left out. Raises
-    `Problem` if a chosen figure is left out."""
+def leave_out(config: Config) -> tuple[Config, dict[str, tuple[str, ...]]]:
+    """Return the configuration without what its scale lacks, and the missing trajectories by
+    figure; `Problem` if a chosen figure has no others."""
     scale, every, count = config.scale, config.runs.trajectories, -1
     reasons = {**config.runs.unknown, **scale.regime.left_out}
     require(f"{_file(config)}: regime.left_out", "run", scale.regime.left_out, config.runs.runs)
@@ -48,7 +45,7 @@ def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
         section: {n: each for n, each in getattr(config.runs, section).items() if n not in names}
         for section in ("runs", "averages")
     }
-    figures, gone = dict[str, Figure](), dict[str, Names]()
+    figures, gone = dict[str, Figure](), dict[str, tuple[str, ...]]()
     for name, figure in config.figures.items():
         gone[name] = tuple(each for each in figure.trajectories if each in names)
         left = {
@@ -126,9 +123,7 @@ def _distribution(package: str) -> str:
     return re.sub("[-_.]+", "-", package).lower()
 
 
-def _check_trajectories(timeline: Timeline) -> None:
-    config: Config = timeline.config
-    runs = config.runs
+def _check_trajectories(runs: WithFamilies, timeline: Timeline) -> None:
     made: dict[str, PlannedTrajectory] = {**runs.runs, **runs.averages}
     files = {name: "families" if name in runs.families else "runs" for name in made}
     sections = {name: "runs" if name in runs.runs else "averages" for name in made}
@@ -144,9 +139,8 @@ def _check_trajectories(timeline: Timeline) -> None:
         each.check(places[name], timeline)
 
 
-def _check_amounts(timeline: Timeline) -> None:
+def _check_amounts(config: Config, timeline: Timeline) -> None:
     """Require that held-out splits have as much text as is read."""
-    config: Config = timeline.config
     scale = config.scale
     shapes = {f"model {name!r}": scale.trained(name) for name in scale.models}
     shapes |= {f"run {n!r}": run.model_shape(timeline) for n, run in config.runs.runs.items()}
@@ -170,9 +164,8 @@ def _check_amounts(timeline: Timeline) -> None:
             raise Problem(f"{place} {why}, and {there}; change one of the two")
 
 
-def _check_quantizers(timeline: Timeline) -> None:
+def _check_quantizers(config: Config, timeline: Timeline) -> None:
     """Require that quantizers exist and support their models."""
-    config: Config = timeline.config
     place, models = _file(config), config.scale.models.items()
     for (name, quantizer), (model, shape) in product(config.quantizers.items(), models):
         if (wrong := quantizer.misfit(shape.widths)) is not None:
@@ -209,9 +202,8 @@ def _check_draws(config: Config, place: str, figure: Figure) -> None:
             raise Problem(f"{place}.draws.{name}: {', '.join(few)} {why}")
 
 
-def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
+def _check_tasks(config: Config, timeline: Timeline, place: str, figure: Figure) -> None:
     """Require that prompts fit into the contexts of a figure's trajectories."""
-    config: Config = timeline.config
     tasks: Any = config.scale.tasks
     if tasks is None:
         raise Problem(f"{place}.metrics needs tasks, but {_file(config)} has no tasks")

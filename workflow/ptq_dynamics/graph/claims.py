@@ -31,14 +31,10 @@ class Claims(Planner):
             every[claim.name] = self._told(claim)
             if every[claim.name].unmeasured is None:
                 figures |= {name: self.plan.figures.figure(name) for name in claim.figures}
-        drawn = {
-            name: said.Drawn(
-                series=job.settings.series,
-                runs=job.settings.runs,
-                draws={each.name: each.draws for each in job.settings.quantizers},
-            )
-            for name, job in figures.items()
-        }
+        drawn = dict[str, said.Drawn]()
+        for name, job in figures.items():
+            figure, draws = job.settings, {e.name: e.draws for e in job.settings.quantizers}
+            drawn[name] = said.Drawn(series=figure.series, runs=figure.runs, draws=draws)
         settings = said.ClaimsSettings(claims=every, figures=drawn, scale=self.scale.description)
         inputs = {label: paths for job in figures.values() for label, paths in job.inputs.items()}
         return self.make("judge", "claims.judge", "claims", inputs, settings)
@@ -108,8 +104,7 @@ class Tables(Planner):
         return TableRow(curve=label, name=name, seeds=seeds, draws=draws)
 
     def lacking(self, table: TableQuery) -> Iterator[Figure]:
-        """Yield queries of a table for quantizers that a figure lacks, in a build of all
-        figures."""
+        """Yield queries for a table's quantizers that figures lack, in a build of all figures."""
         known = [self.config.figures[n] for n in table.figures if n in self.config.figures]
         for quantizer, figure in product(table.quantizers, known):
             if self.config.is_whole and quantizer not in figure.quantizers:

@@ -2,7 +2,6 @@
 
 from functools import cache
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.config import Figure
@@ -18,8 +17,6 @@ from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.environment import EnvironmentSettings
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
-
-CUDA = Path("envs/cuda.txt")  # lock of the CUDA libraries of torch
 
 
 class Measuring(Planner):
@@ -81,11 +78,9 @@ class Measuring(Planner):
             "seed": seed,
             **scale.model_dump(include={"batch", "keep_graph", "tolerance", "max_iterations"}),
         }
-        settings = (
-            curved.SpectrumSettings(**common, eigenvalues=scale.spectrum)
-            if is_spectrum
-            else curved.SharpnessSettings(**common, trace_samples=scale.trace_samples)
-        )
+        settings: Any = curved.SharpnessSettings(**common, trace_samples=scale.trace_samples)
+        if is_spectrum:
+            settings = curved.SpectrumSettings(**common, eigenvalues=scale.spectrum)
         name = f"{trajectory} seed {seed} {probe}"
         inputs = self.plan.trajectories.inputs(trajectory, seed, shard)
         at = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
@@ -120,8 +115,8 @@ class Measuring(Planner):
 
     @cache
     def landscape(self, trajectory: str, quantizer: str, previous: int) -> Job:
-        """Return the job of the loss in the plane of a trajectory's last checkpoint, its
-        quantization and the checkpoint `previous` steps before."""
+        """Return the job of the loss in the plane of the last checkpoint, its quantization and the
+        checkpoint `previous` steps before."""
         grid, seed = self.scale.landscape, self.seed(trajectory)
         context = self.shape(trajectory).context
         kind, final = self.kind(quantizer, trajectory), self.timeline.measured(trajectory)[-1]
@@ -203,9 +198,10 @@ class Measuring(Planner):
         """Return the manifest of the environment that a quantizer needs, by label."""
         if not isinstance(kind, GptqModel):
             return {}
-        tool, lock = kind.method, Path("envs") / f"{kind.method}.txt"
-        digest = environment.digest(self.site.root / lock, self.site.root / CUDA)
-        settings = EnvironmentSettings(lock=str(lock), folder=f"envs/{tool}", digest=digest)
+        tool, lock, root = kind.method, f"envs/{kind.method}.txt", self.site.root
+        # The other file locks the CUDA libraries of torch.
+        digest = environment.digest(root / lock, root / "envs/cuda.txt")
+        settings = EnvironmentSettings(lock=lock, folder=f"envs/{tool}", digest=digest)
         job = self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
         return {"environment": [job.manifest]}
 

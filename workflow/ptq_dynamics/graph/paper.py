@@ -25,8 +25,7 @@ LOOKS = 10_000  # most steps at which the decay of a run is evaluated
 
 
 def typeset(plan: Any, theirs: Any) -> Job:
-    """Return the paper's job, with the plan of scale paper as `theirs`; `Problem` without its
-    text."""
+    """Return the paper's job; `theirs` is the plan of scale paper."""
     site, config = plan.site, plan.site.config
     scale = config.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
     figures = [config.figures[name] for name in plan.figures.chosen]
@@ -124,8 +123,7 @@ def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True)
 class Dimensionless:
-    """Dimensionless numbers of a run from fresh weights to its end, besides `peak` rate and
-    `tokens`.
+    """Dimensionless numbers of a run from fresh weights to its end, besides peak rate and tokens.
 
     `e_folds`: sum over steps of the share of a weight that weight decay removes. `timescale`: steps
     in which it removes 1 - 1/e at the peak rate, as a share of the run; None without decay.

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -40,22 +39,17 @@ BY_NAME = {"claims": "judge", "tables": "tabulate", "paper": "typeset", "backend
 COMPUTING = {"corpus", "train", "average", "measure", "curvature", "landscape", "components"}
 
 
-@dataclass(eq=False)
 class Site:
     """A configuration as its scale has it, the root of its project, and the trajectories that the
     scale leaves out of each figure."""
 
-    config: Config
-    root: Path
-    left_out: Mapping[str, tuple[str, ...]]
-    made: dict[str, Job] = field(default_factory=dict)
-    rules: dict[str, str] = field(default_factory=dict)
-    settled: set[str] = field(default_factory=set)
-    stale: dict[str, Job] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.timeline, name = Timeline(self.config), self.config.choice.scale
+    def __init__(self, config: Config, root: Path, left_out: Mapping[str, tuple[str, ...]]) -> None:
+        self.config, self.root, self.left_out = config, root, left_out
+        self.timeline, name = Timeline(config), config.choice.scale
         self.results, self.pictures = f"results/{name}", f"figures/{name}"
+        # Jobs and names of their rules, by manifest.
+        self.made, self.rules = dict[str, Job](), dict[str, str]()
+        self.settled, self.stale = set[str](), dict[str, Job]()
 
     def pattern(self, rule: str) -> str:
         """Return the manifests that a rule builds, with wildcards."""
@@ -88,8 +82,7 @@ class Site:
         return self.made[path]
 
     def settle(self, job: Job) -> None:
-        """Set the times of files for a job and all its inputs, so Snakemake runs what is
-        outdated."""
+        """Set the times of a job's files and of its inputs, so Snakemake runs what is outdated."""
         if job.manifest not in self.settled:
             self.settled.add(job.manifest)
             for path in job.needs:
@@ -137,8 +130,7 @@ class Resources(Planner):
     """Resource requests of jobs, on which no result depends."""
 
     def ask(self, rule: str, attempt: int = 1, wildcards: Mapping[str, str] = {}) -> dict[str, int]:
-        """Return Snakemake's resources `mem_mb`, `runtime` (minutes) and, for GPUs, `gpu`. They
-        grow with the attempt, and with the model of the trajectory among the wildcards."""
+        """Return Snakemake's resources, which grow with the attempt and a trajectory's model."""
         table = self.scale.resources
         asked, known = table.rules.get(rule, table.default), self.timeline.trajectories
         about = [each for each in wildcards.values() if each in known]
@@ -150,7 +142,3 @@ class Resources(Planner):
         if asked.gpus or more.gpus:
             found["gpu"] = ceil(asked.gpus + attempt * billions * more.gpus)
         return found
-
-    def threads(self, rule: str) -> int:
-        """Return the threads of a rule's jobs."""
-        return self.scale.threads if rule in COMPUTING else 1

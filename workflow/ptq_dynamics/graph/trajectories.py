@@ -37,7 +37,7 @@ class Trajectories(Planner):
         found: Any = self.scale.corpora[corpus]
         text: Any = found.text if isinstance(found, OwnCorpus) else found
         settings = FunctionsSettings(corpus=text, others=others)
-        reads = (*settings.corpus.packages, *others)
+        reads = (*text.packages, *others)
         stage = "corpus.functions"
         return self.make("functions", stage, corpus, {}, settings, reads, corpus=corpus)
 

@@ -1,8 +1,7 @@
 """The stage that typesets the paper with Typst, from figures, claims, tables and records.
 
-Fonts are those of the compiler, and the date is that of the newest input, so equal inputs give
-equal bytes. Records are no inputs, so rebuilding a result to the same bytes does not rebuild the
-paper."""
+The compiler's fonts and the date of the newest input make equal bytes from equal inputs. Records
+are no inputs, so a result that is rebuilt to the same bytes does not rebuild the paper."""
 
 import datetime
 import hashlib
@@ -85,9 +84,8 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
 
 
 def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:
-    """Return data about the records of inputs and their lineage: each by the path of its manifest,
-    the number of unknown ones, and versions of libraries. Raises `Problem` if an input's record is
-    missing."""
+    """Return records of inputs and their lineage by path of the manifest, the number of unknown
+    ones, and versions of libraries. Raises `Problem` if an input's record is missing."""
     first = {str(each.path): each.digest() for each in inputs}
     records, unknown, waiting = dict[str, record.Record](), set[str](), dict(first)
     while waiting:
@@ -149,8 +147,7 @@ def copy(sources: Mapping[str, str], root: Path, target: Path) -> None:
 
 
 def compiled(folder: Path, timestamp: int) -> bytes:
-    """Return the PDF of a text, dated in seconds since 1970; `Problem` names the place of an
-    error."""
+    """Return the PDF of a text, dated in seconds since 1970; `Problem` names a wrong place."""
     import typst
 
     compiler = typst.Compiler(str(folder / MAIN), root=str(folder), ignore_system_fonts=True)
