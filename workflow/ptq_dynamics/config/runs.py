@@ -194,8 +194,8 @@ class Whole(Run):
 class Branch(Run):
     """A run from the state of its trunk: `steady` steps at a constant rate, if any, then a cooldown
     from the trunk's rate to the share `floor` of the peak rate. A branch starts at the beginning of
-    its own `corpus`, or continues the data of its trunk. `batch` is in sequences. `weights` names an
-    average that ends at the branch point, and whose weights replace those of the trunk."""
+    its own `corpus`, or continues the data of its trunk. `batch` is in sequences. An average named
+    `weights`, which ends at the branch point, replaces the weights of the trunk."""
 
     trunk: str
     at: Share
