@@ -72,6 +72,7 @@ AVERAGES: dict[str, Any] = {
     "lawa-of-lawa": {"trajectory": "lawa", "every": "12/190", "window": 2},
     "line-of-averages": {"start": "lawa-of-lawa", "end": "lawa-of-branch", "points": 4},
     "merge": {"merge": {"branch": 3, "trunk": 1}},
+    "soup": {"merge": ["branch", "trunk", "lawa"], "greedy": True},
     "merge-of-averages": {"merge": ["lawa", "branch", "merge"]},
     "last-of-branch": {"trajectory": "branch", "last": 2},
 }

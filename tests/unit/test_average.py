@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.train.average import weighted_mean, write_mean
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from safetensors.torch import load_file, save_file
@@ -175,6 +177,29 @@ def test_a_merge_is_the_weighted_mean_of_last_checkpoints(workspace, made, trunk
     require_mean(state(found, "merged"), members, [0.75, 0.25])
     timeline = workspace.plan.site.timeline
     assert timeline.trajectories["merge"].run("merge", timeline) == "trunk"
+
+
+def test_a_greedy_soup_takes_what_lowers_its_loss(workspace, made, trunk, branch):
+    """The loss on the text that chooses is that of some members' mean, and not above any member's."""
+    found, _ = made("soup")
+    corpus = workspace.build(workspace.plan.trajectories.corpus("main"))
+    settings = workspace.plan.trajectories.average("soup").settings.choice
+    blocks = tokens.blocks(corpus, "probe", settings.context, settings.blocks)
+    ends = [Trajectory([each]) for each in (branch, trunk, made("lawa")[0])]
+    folders = [each.folder(each.checkpoints[-1]) for each in ends]
+
+    def loss(folder):
+        return float(models.block_losses(models.load(folder), blocks, settings.batch).mean())
+
+    means = {}
+    for size in (1, 2, 3):
+        for taken in combinations(range(3), size):
+            folder = workspace.folder / "subsets" / "-".join(map(str, taken))
+            write_mean(folder, [folders[at] for at in taken], [1.0] * size)
+            means[taken] = loss(folder)
+    soup = loss(found.subfolder("merged"))
+    assert any(each == pytest.approx(soup, abs=1e-6) for each in means.values())
+    assert soup <= min(means[at,] for at in range(3)) + 1e-6
 
 
 def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspace, made, branch):

@@ -10,7 +10,7 @@ from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.settings import AverageSettings, TrainSettings
+from ptq_dynamics.train.settings import AverageSettings, Choice, TrainSettings
 
 
 class Trajectories(Planner):
@@ -110,8 +110,14 @@ class Trajectories(Planner):
         kind, seed = self.config.runs.averages[name], self.seed(name, seed)
         chosen = self.checkpoints(name, shard)
         means = tuple(mean for mean in kind.means(self.timeline) if mean.id in chosen)
-        settings = AverageSettings(phase=kind.phase, means=means)
         sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
+        choice = None
+        if getattr(kind, "greedy", False):
+            shape, scale = kind.model_shape(self.timeline), self.scale
+            blocks = scale.curvature.count(shape.context)
+            choice = Choice(shape.context, blocks, scale.evaluation.batch)
+            sources["corpus"] = [self.corpus(scale.held_by(shape.corpus)).manifest]
+        settings = AverageSettings(phase=kind.phase, means=means, choice=choice)
         at = {"average": name, "seed": seed, "shard": shard}
         return self.make("average", kind.stage, f"{name} seed {seed}", sources, settings, **at)
 

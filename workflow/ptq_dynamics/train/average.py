@@ -1,5 +1,6 @@
 """Weighted means of checkpoints, as a trajectory (see `averages`)."""
 
+import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,10 +10,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import trajectory
-from ptq_dynamics.train.settings import AverageSettings
+from ptq_dynamics.train.settings import AverageSettings, Choice
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from ptq_dynamics.train.weights import Weights
 
@@ -20,19 +23,48 @@ from ptq_dynamics.train.weights import Weights
 def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
     """Write the means; the tokens of a mean are the most of its members, if all are known."""
     means, phase = context.settings.means, context.settings.phase
-    sources = {label: Trajectory(manifests) for label, manifests in context.inputs.items()}
+    labels = [label for label in context.inputs if label != "corpus"]
+    sources = {label: Trajectory(context.inputs[label]) for label in labels}
     points = list[Checkpoint]()
     for number, mean in enumerate(means, start=1):
         homes = [sources[member.source] for member in mean.members]
         found = [home.at([m.checkpoint])[0] for home, m in zip(homes, mean.members, strict=True)]
         folders = [home.folder(each) for home, each in zip(homes, found, strict=True)]
-        write_mean(context.out / mean.id, folders, [each.weight for each in mean.members])
+        weights = [each.weight for each in mean.members]
+        if context.settings.choice is not None:
+            taken = greedy(context, context.settings.choice, folders, weights)
+            found, folders, weights = (
+                [kind[at] for at in taken] for kind in (found, folders, weights)
+            )
+            context.progress.say(f"the soup has {len(taken)} of {len(mean.members)} members")
+        write_mean(context.out / mean.id, folders, weights)
         seen = [each.tokens for each in found if each.tokens is not None]
         tokens = max(seen) if len(seen) == len(found) else None
         points.append(Checkpoint(mean.id, mean.step, tokens, None, phase))
         context.progress.maybe(f"{number} of {len(means)} averages")
     first = next(iter(sources.values()))
     return trajectory.facts(points, parameters=first.fact("parameters"), seed=first.fact("seed"))
+
+
+def greedy(
+    context: Context[AverageSettings], choice: Choice, folders: list[Path], weights: list[float]
+) -> list[int]:
+    """Return the places of a greedy soup's members (arXiv 2203.05482), the best one first: each that
+    does not raise the loss of the mean."""
+    blocks = tokens.blocks(context.input("corpus"), "probe", choice.context, choice.blocks)
+    trial = context.scratch / "soup"
+
+    def loss(places: list[int]) -> float:
+        shutil.rmtree(trial, ignore_errors=True)
+        write_mean(trial, [folders[at] for at in places], [weights[at] for at in places])
+        model = models.load(trial, torch.float32)
+        return float(models.block_losses(model, blocks, choice.batch).mean())
+
+    taken, best = list[int](), math.inf
+    for place in sorted(range(len(folders)), key=lambda at: loss([at])):
+        if (found := loss([*taken, place])) <= best:
+            taken, best = [*taken, place], found
+    return taken
 
 
 def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:

@@ -1,6 +1,8 @@
 """Settings of the stages `train.train` and `train.average`."""
 
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.train.architectures import AnyArchitecture
@@ -55,8 +57,17 @@ class Mean(NamedTuple):
     members: tuple[Member, ...]
 
 
+class Choice(NamedTuple):
+    """Text that chooses the members of a soup: `blocks` of `context` tokens, `batch` at once."""
+
+    context: int
+    blocks: int
+    batch: int
+
+
 class AverageSettings(Strict):
-    """Means of checkpoints of the inputs, all of one phase."""
+    """Means of checkpoints of the inputs, all of one phase; with a `choice`, greedy soups."""
 
     phase: Literal["average", "interpolation"]
     means: tuple[Mean, ...]
+    choice: Annotated[Choice | None, Field(exclude_if=lambda choice: choice is None)] = None

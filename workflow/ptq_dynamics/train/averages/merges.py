@@ -1,6 +1,7 @@
 """Means of the last measured checkpoints of several trajectories."""
 
 from collections.abc import Mapping
+from operator import not_
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -58,12 +59,15 @@ class Interpolation(OfSeveral):
 
 
 class Merge(OfSeveral):
-    """One mean of the ends of trajectories, with weights by name; the last gives its tokenizer."""
+    """One mean of the ends of trajectories, with weights by name; the last gives its tokenizer. A
+    `greedy` soup takes only members that lower its loss on text that nothing else measures."""
 
     merge: (
         Annotated[dict[str, Rate], Field(min_length=1)]
         | Annotated[tuple[str, ...], Field(min_length=1), Once]
     )
+
+    greedy: Annotated[bool, Field(exclude_if=not_)] = False
 
     def sources(self) -> Mapping[str, str]:
         """Return the trajectories by label."""
