@@ -180,7 +180,7 @@ def test_a_merge_is_the_weighted_mean_of_last_checkpoints(workspace, made, trunk
 
 
 def test_a_greedy_soup_takes_what_lowers_its_loss(workspace, made, trunk, branch):
-    """The loss on the text that chooses is that of some members' mean, and not above any member's."""
+    """Its loss on the text that chooses is that of some members' mean, not above any member's."""
     found, _ = made("soup")
     corpus = workspace.build(workspace.plan.trajectories.corpus("main"))
     settings = workspace.plan.trajectories.average("soup").settings.choice

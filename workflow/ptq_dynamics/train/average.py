@@ -33,9 +33,8 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
         weights = [each.weight for each in mean.members]
         if context.settings.choice is not None:
             taken = greedy(context, context.settings.choice, folders, weights)
-            found, folders, weights = (
-                [kind[at] for at in taken] for kind in (found, folders, weights)
-            )
+            found, folders = [found[at] for at in taken], [folders[at] for at in taken]
+            weights = [weights[at] for at in taken]
             context.progress.say(f"the soup has {len(taken)} of {len(mean.members)} members")
         write_mean(context.out / mean.id, folders, weights)
         seen = [each.tokens for each in found if each.tokens is not None]
@@ -49,8 +48,8 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
 def greedy(
     context: Context[AverageSettings], choice: Choice, folders: list[Path], weights: list[float]
 ) -> list[int]:
-    """Return the places of a greedy soup's members (arXiv 2203.05482), the best one first: each that
-    does not raise the loss of the mean."""
+    """Return the places of a greedy soup's members, the best one first: each that does not raise the
+    loss of the mean (arXiv 2203.05482)."""
     blocks = tokens.blocks(context.input("corpus"), "probe", choice.context, choice.blocks)
     trial = context.scratch / "soup"
 

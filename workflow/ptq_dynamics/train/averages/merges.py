@@ -60,7 +60,7 @@ class Interpolation(OfSeveral):
 
 class Merge(OfSeveral):
     """One mean of the ends of trajectories, with weights by name; the last gives its tokenizer. A
-    `greedy` soup takes only members that lower its loss on text that nothing else measures."""
+    `greedy` soup takes only members that lower its loss, on other text than the validation text."""
 
     merge: (
         Annotated[dict[str, Rate], Field(min_length=1)]
