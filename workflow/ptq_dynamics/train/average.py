@@ -48,8 +48,8 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
 def greedy(
     context: Context[AverageSettings], choice: Choice, folders: list[Path], weights: list[float]
 ) -> list[int]:
-    """Return the places of a greedy soup's members, the best one first: each that does not raise the
-    loss of the mean (arXiv 2203.05482)."""
+    """Return the places of a greedy soup's members, the best first: each does not raise the loss of
+    the mean (arXiv 2203.05482)."""
     blocks = tokens.blocks(context.input("corpus"), "probe", choice.context, choice.blocks)
     trial = context.scratch / "soup"
 
