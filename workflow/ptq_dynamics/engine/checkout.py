@@ -12,10 +12,8 @@ ROOT = SOURCES.parent
 
 
 def check(folder: Path) -> None:
-    """Raise `Problem` if `folder` is another checkout than the one whose code runs.
-
-    With a shared environment, the checkout that was installed last would run.
-    """
+    """Raise `Problem` if `folder` is another checkout than the one whose code runs; in a shared
+    environment, that is the checkout that was installed last."""
     own = folder / "workflow" / PACKAGE
     if own.is_dir() and not own.samefile(SOURCES / PACKAGE):
         raise Problem(

@@ -57,9 +57,7 @@ class Module:
                     self.imports |= imported(statement)
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     self.defined.setdefault(name, []).append(statement)
-                case ast.Expr(value=ast.Constant()):
-                    pass
-                case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+                case ast.Expr(ast.Constant()) | ast.If(ast.Compare(ast.Name("__name__"))):
                     pass
                 case _:
                     if not isinstance(statement, ast.Assign | ast.AnnAssign):

@@ -1,5 +1,4 @@
-"""Execute one job under a lease: import the planned code, verify the inputs, run the stage in a
-hidden work folder, and publish the result."""
+"""Execute one job under a lease in a hidden work folder, and publish its result."""
 
 import datetime
 import os
@@ -36,12 +35,9 @@ DIFFERS = "it came out different in {} (another processor or library?)"
 def execute(
     spec: Spec, *, restoring: bool = False, comparing: bool = False, devices: int = 0
 ) -> int:
-    """Run a job in this process; print an error in one line, and return the exit status.
-
-    A job whose result is up to date only writes its manifest. When `restoring`, the dropped files
-    of a result are built again. When `comparing`, the result is built again elsewhere, and must be
-    equal. The job leases `devices` GPUs, if there are any.
-    """
+    """Run a job on `devices` GPUs; print an error in one line, and return the exit status. A job
+    whose result is up to date only writes its manifest. When `restoring`, dropped files are built
+    again. When `comparing`, the result is built again elsewhere, and must be equal."""
     paths, progress = Paths.of(spec), Progress(f"{spec['stage']} {spec['name']}")
     try:
         if comparing:
@@ -184,8 +180,7 @@ def _stage(spec: Spec) -> Any:
 
 
 def _take_code(spec: Spec) -> Any:
-    """Import the planned code; return the settings in the type that the stage names. Later edits
-    change neither the run nor its result."""
+    """Import the planned code, before later edits; return settings in the type that `run` names."""
     checkout.check(Path())
     hints = typing.get_type_hints(_stage(spec).run, include_extras=True)
     (kind,) = typing.get_args(hints["context"])
@@ -202,10 +197,7 @@ def _take_code(spec: Spec) -> Any:
 
 def restore(result: Manifest) -> None:
     """Build the dropped files of a result again, unless another process has done so meanwhile.
-
-    Raises `Problem` if that fails or gives other bytes. On a GPU, a second build that agrees with
-    the first replaces the whole result.
-    """
+    Raises `Problem` if that fails or gives other bytes (`_second`)."""
     path = beside(result.path, RECORD)
     if not again(path, "restore"):
         raise Problem(
@@ -222,6 +214,5 @@ def again(path: Path, purpose: Literal["restore", "compare"]) -> bool:
     environment = {**os.environ, **dict.fromkeys(names, str(made.threads))}
     environment["PTQ_DYNAMICS_PROCESSES"] = str(made.processes)
     command = [sys.executable, "-m", "ptq_dynamics.engine.run", str(path), f"--{purpose}"]
-    # A job that leases a GPU passes it on.
-    command += ["--devices", "1"]
+    command += ["--devices", "1"]  # a job that leases a GPU passes it on
     return processes.run(command, environment, is_heard=True).returncode == 0

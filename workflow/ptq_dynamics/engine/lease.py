@@ -1,11 +1,8 @@
 """Leases on results and on the GPUs of a machine.
 
 The owner of a lease on a result touches the lease file every few seconds. After `SECONDS` without a
-touch, another process may take the lease, also on another machine that shares the file system.
-
-A lease on a GPU is a lock in a temporary folder of the user, which the kernel releases when the
-process ends. Where a scheduler assigns devices, no device is leased.
-"""
+touch, another process may take the lease, also on another machine that shares the file system. A
+lease on a GPU is a lock in a temporary folder, which the kernel releases when the process ends."""
 
 import os
 import re
@@ -28,10 +25,8 @@ BEAT = 5.0  # seconds between touches
 POLL = 0.2  # seconds between the attempts of a waiting process
 # The devices that CUDA sees, by number or identity; libraries read it when they first use CUDA.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-# Number of jobs on one device at the same time; set where no scheduler assigns devices.
-SHARED = "PTQ_DYNAMICS_JOBS_PER_DEVICE"
-# The devices that a job has leased, for the processes that it starts.
-LEASED = "PTQ_DYNAMICS_LEASED"
+SHARED = "PTQ_DYNAMICS_JOBS_PER_DEVICE"  # set where no scheduler assigns devices
+LEASED = "PTQ_DYNAMICS_LEASED"  # the devices of a job, for the processes that it starts
 
 _locks = list[FileLock]()  # on devices, kept until this process ends
 
@@ -101,11 +96,8 @@ def visible() -> list[str]:
 
 
 def take_devices(count: int, say: Callable[[str], None]) -> None:
-    """Lease `count` devices, or all if there are fewer, until this process ends. CUDA then sees no
-    others. Prints a line if other jobs have the devices.
-
-    Leases none where `SHARED` is unset, and for a process that a job with a lease has started.
-    """
+    """Lease `count` devices, or all if there are fewer, until this process ends; CUDA sees no
+    others. Lease none where `SHARED` is unset, or for a process that a leasing job has started."""
     if not (count and SHARED in os.environ and LEASED not in os.environ and (names := visible())):
         return
     folder = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}"

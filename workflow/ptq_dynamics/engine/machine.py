@@ -14,13 +14,10 @@ from pathlib import Path
 
 from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 
-# Flags of x86 and ARM processors in Linux, the widest first.
-VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
+VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")  # flags of processors, the widest first
 CODE = (".py", ".smk", "Snakefile", ".yaml")
-# Parts of a checkout that jobs read.
-READ = ("workflow", "config", "envs", "Snakefile", "pyproject.toml")
-# Distributions by module, where the names differ.
-DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}
+READ = ("workflow", "config", "envs", "Snakefile", "pyproject.toml")  # parts that jobs read
+DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}  # by module
 # Distributions that compute for the one that imports them.
 BEHIND = {
     "llmcompressor": ("compressed-tensors",),
@@ -97,9 +94,7 @@ def device() -> Device:
 @cache
 def commit(*more: str, root: Path = ROOT) -> Git | None:
     """Return the commit of the code at the first call, or None if the code is in no repository.
-
-    Edits count in files that jobs read, and below `more`. Among untracked files, only code and
-    configuration count."""
+    Edits count in `READ` and `more`; untracked files, if they are code or configuration."""
     listing = ("status", "--porcelain", "-z", "-uall", "--no-renames", "--", *READ, *more)
     try:
         _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")

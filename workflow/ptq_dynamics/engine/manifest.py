@@ -1,7 +1,5 @@
-"""Manifests: the files of one result with size and sha256, and facts for later stages.
-
-A manifest has no time and no absolute path, so equal results have equal manifests. The record
-beside it has the same content, from which the manifest can be written again."""
+"""Manifests: the files of one result with size and sha256, and facts for later stages. Equal
+results have equal manifests. The record beside a manifest has the same content."""
 
 import hashlib
 import json
@@ -14,7 +12,7 @@ from typing import Any
 
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import ABSENT, RECORD, beside
+from ptq_dynamics.engine.paths import ABSENT, RECORD, beside, files
 
 Files = dict[str, dict[str, Any]]
 LARGE = 1 << 30  # bytes
@@ -65,8 +63,7 @@ class Manifest:
         return path
 
     def mark(self, names: Iterable[str]) -> None:
-        """Mark `LARGE` files as verified until they are written again, so that not every job that
-        reads them hashes them."""
+        """Mark `LARGE` files as verified until they are written again; jobs need not hash them."""
         for name in names:
             if self.files[name]["size"] >= LARGE:
                 with suppress(OSError):  # the folder may be read-only
@@ -133,10 +130,8 @@ def written(path: Path) -> int:
 
 
 def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manifest:
-    """Read a manifest, or the record beside it if Snakemake has removed the manifest.
-
-    Raises `Problem` if both are missing, or the content is invalid.
-    """
+    """Read a manifest, or the record beside it if Snakemake has removed the manifest. Raises
+    `Problem` if both are missing, or the content is invalid."""
     found = path if path.exists() else beside(path, RECORD)
     try:
         content = json.loads(found.read_text(encoding="utf-8"))
@@ -152,11 +147,9 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
 
 def describe(folder: Path, path: Path, facts: Mapping[str, Any]) -> Manifest:
     """Return the manifest for `path` of all files below `folder` that are not hidden."""
-    names = (each.relative_to(folder) for each in sorted(folder.rglob("*")) if each.is_file())
-    files = {
-        name.as_posix(): {"size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
-        for name in names
-        if not any(part.startswith(".") for part in name.parts)
+    entries = {
+        each.relative_to(folder).as_posix(): {"size": each.stat().st_size, "sha256": sha256(each)}
+        for each in files(folder)
     }
     # On disk, tuples are lists.
-    return Manifest(path, files, json.loads(json.dumps(dict(facts), allow_nan=False)))
+    return Manifest(path, entries, json.loads(json.dumps(dict(facts), allow_nan=False)))

@@ -1,8 +1,7 @@
 """Child processes of a job, which end with it, even if the job is killed.
 
 This file is also the program between the two, `python processes.py PIPE COMMAND...`. It leads a new
-session, runs the command, and kills the session when the other end of the pipe closes.
-"""
+session, runs the command, and kills the session when the other end of the pipe closes."""
 
 import os
 import signal
@@ -16,8 +15,7 @@ from subprocess import DEVNULL, PIPE, CompletedProcess
 def run(
     command: Sequence[str], environment: Mapping[str, str], *, is_heard: bool = False
 ) -> CompletedProcess[str]:
-    """Run a command and return its output. If it `is_heard`, its stderr goes to that of this
-    process."""
+    """Run a command and return its output, without stderr if that `is_heard` on the terminal."""
     # The kernel closes the writing end with this process.
     reader, writer = os.pipe()
     try:

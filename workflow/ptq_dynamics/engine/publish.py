@@ -31,26 +31,21 @@ def take_over(paths: Paths, identity: str, token: str) -> Path:
 
 
 def is_prepared(work: Path, paths: Paths) -> bool:
-    """Return whether an earlier process finished the work, and each file is in the work folder or
-    at its place."""
+    """Return whether an earlier process finished the work, and none of its files is lost."""
     try:
         files = record.read(work / RECORD).files
     except Problem:
         return False
-    return all(
-        any(
-            path.exists() and path.stat().st_size == entry["size"]
-            for path in (work / OUT / name, paths.folder / name)
-        )
-        for name, entry in files.items()
-    )
+    for name, entry in files.items():
+        places = [path for path in (work / OUT / name, paths.folder / name) if path.exists()]
+        if not any(path.stat().st_size == entry["size"] for path in places):
+            return False
+    return True
 
 
 def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None]) -> None:
     """Remove the files of an earlier result, and move those of a finished one to their place.
-
-    `require` raises if this process has lost the lease.
-    """
+    `require` raises if this process has lost the lease."""
     require()
     shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
     names = sorted({file.split("/")[0] for file in made.files})

@@ -119,8 +119,7 @@ def read(path: Path, text: str | None = None) -> Record:
         raise Problem(f"{path} is no record ({reason}); {mend}") from None
 
 
-# Building it takes longer than reading a hundred records.
-_reader = cache(lambda: TypeAdapter(Record))
+_reader = cache(lambda: TypeAdapter(Record))  # slow to build
 
 
 def describe(

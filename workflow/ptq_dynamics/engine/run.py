@@ -2,8 +2,7 @@
 
 FILE is a specification, or the record of a result. The job leases N GPUs. `--restore` rebuilds
 dropped files; `--compare` runs the job again and compares the results. The job runs in the warm
-process (`engine.warm`) if there is one. Imports are few, because hundreds of jobs start here.
-"""
+process (`engine.warm`) if there is one. Imports are few, because hundreds of jobs start here."""
 
 import json
 import os

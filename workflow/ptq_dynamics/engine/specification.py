@@ -1,9 +1,7 @@
 """Jobs and their specifications, and whether a result is up to date.
 
 A specification holds everything that a result depends on, except the bytes of the inputs. Planning
-writes it beside the result; Snakemake reads it as an input. Planning removes the manifest of an
-outdated result, so Snakemake runs the job.
-"""
+writes it beside the result, and removes the manifest of an outdated one; Snakemake reads both."""
 
 import json
 import os
@@ -147,12 +145,9 @@ def _shown(value: Any) -> str:
 
 
 def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
-    """Set the files of a job so that Snakemake runs it if its result is outdated. Return whether
-    the result is up to date; it is not if an input is outdated (`waits`).
-
-    An up-to-date result gets a manifest that is newer than its inputs. An outdated one loses its
-    manifest, and with `deep` a damaged one its record, too.
-    """
+    """Set the files of a job so that Snakemake runs it if its result or an input (`waits`) is
+    outdated; return whether it is up to date. Then the manifest becomes newer than the inputs.
+    Otherwise the manifest is removed, and with `deep` the record of a damaged result, too."""
     paths, before = job.paths, manifest.written(job.paths.manifest)
     reasons = stale(job.spec, paths, deep=deep)
     paths.folder.mkdir(parents=True, exist_ok=True)

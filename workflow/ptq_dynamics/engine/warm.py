@@ -3,8 +3,7 @@
 Importing torch and transformers takes seconds; a small job takes less. While Snakemake runs on one
 machine, it keeps one such process. A job (`run.delegate`) finds it by the variable
 `PTQ_DYNAMICS_WARM`, sends its specification, environment and standard streams, and waits for the
-exit status. After an edit of the package the process ends. Jobs give the same results without it.
-"""
+exit status. After an edit of the package the process ends. Results are the same without it."""
 
 import gc
 import json
@@ -35,8 +34,7 @@ HIDDEN = {VISIBLE: "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 PATIENCE = 5.0  # seconds in which a client has to send its request
 BEGINNING = 30.0  # seconds in which CUDA has to start
 BITS = "bitsandbytes"
-# Modules of libraries that jobs import and that take seconds.
-MODULES = (
+MODULES = (  # of libraries, whose import takes seconds
     "transformers.models.gpt_neox.modeling_gpt_neox",
     BITS,
     "datasets",
@@ -67,9 +65,7 @@ def start() -> None:
 
 def serve(address: str, *devices: str) -> None:
     """For each connection, import the libraries of its job and fork a child, until stdin ends.
-
-    Other jobs wait during an import: on few cores, that is faster than one import per job. Jobs may
-    use the `devices`."""
+    Other jobs wait during an import, which is faster on few cores. Jobs may use the `devices`."""
     from ptq_dynamics.engine import code, machine
 
     os.environ.update(QUIET)

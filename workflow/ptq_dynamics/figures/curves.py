@@ -19,16 +19,13 @@ from ptq_dynamics.train.trajectory import CURVE, Trajectory
 
 # Columns that describe the origin of a point.
 ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
-# Columns that identify a measurement of one metric, quantizer and task.
-POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]
+POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]  # key of one metric, quantizer and task
 
 
 class Curves:
     """A figure's measurements as rows (`rows`, `select`) and as points of curves (`along`).
-
     A value is the mean over calibration draws and seeds. Its error is the standard deviation over
-    seeds, or with one seed the standard error over blocks (see `errors_of_comparison`) and draws.
-    """
+    seeds, or with one seed the standard error over blocks (`errors_of_comparison`) and draws."""
 
     def __init__(self, settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> None:
         self.settings, self.inputs = settings, inputs

@@ -12,8 +12,7 @@ Figure = Annotated[Layout, OneOf("ptq_dynamics.figures.layouts", by="layout")]
 
 
 class FigureSettings(Strict):
-    """A figure with its curves in the order of the legend, and all that its query selects.
-    `uncertain_rates` names public models whose learning rate is uncertain."""
+    """A figure with its curves in the order of the legend, and all that its query selects."""
 
     figure: Figure
     curves: tuple[tuple[str, tuple[str, ...]], ...]
@@ -23,4 +22,4 @@ class FigureSettings(Strict):
     ages: Ages
     scale: str
     notes: tuple[str, ...]
-    uncertain_rates: tuple[str, ...]
+    uncertain_rates: tuple[str, ...]  # public models whose learning rate is uncertain

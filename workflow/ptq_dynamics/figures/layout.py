@@ -1,7 +1,5 @@
-"""The base class of layouts, one module each in `figures/layouts/`.
-
-A layout is an entry of config/figures.yaml. It imports libraries for drawing inside functions,
-because planning imports all layouts."""
+"""The base class of layouts, one module each in `figures/layouts/`. Layouts import libraries for
+drawing inside functions, because planning imports all layouts."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -26,13 +24,11 @@ Evaluations = Some[Evaluated]
 
 class Layout(Strict):
     """A figure: curves × quantizers × metrics.
-
     `curves` has trajectories by label; a curve with a run and its branch continues with the branch.
     `draws` has quantizers with further calibration sets. A `headline` figure shows all seeds unless
     its layout is `of_one_seed`; other figures show the first. A figure of a `group` is built where
     it or the group is chosen; `all` leaves it out. In a `grouped` layout, curves named
-    "GROUP: NAME" have panels for every group.
-    """
+    "GROUP: NAME" have panels for every group."""
 
     of_one_seed: ClassVar[bool] = False
     grouped: ClassVar[bool] = False

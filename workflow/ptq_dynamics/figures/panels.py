@@ -26,8 +26,7 @@ from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line
 PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
-# Inches of rows with one, two, and more panels.
-HEIGHTS = (2.47, 1.85, 1.55)
+HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
 FEW = 5  # curves, for the legend of which half a text column has room
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 MOST = 5  # columns of the legend
@@ -74,12 +73,9 @@ class Sheet:
         draw: Callable[[Axes, Panel, pd.DataFrame, Mapping[str, Line]], None] | None = None,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
-        """Draw all panels in `columns`, by default up to three, with one legend below.
-
-        The legend has the `curves`, by default those of the data, and `more`. `draw` replaces the
-        function that draws a panel. Facts: the number of points, and sentences for below the
-        caption, the last of them `said`.
-        """
+        """Draw all panels in `columns`, by default up to three, with one legend below. It has the
+        `curves`, by default those of the data, and `more`. `draw` replaces the function that draws
+        a panel. Facts: the number of points, and sentences below the caption, at last `said`."""
         table, panels = columned(pd.concat(self._parts)), self.panels
         if self.settings.figure.grouped:
             curves = names_in_groups(self.data.labels)
@@ -131,8 +127,7 @@ def subplots(
     layout: Any = "constrained",
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure and its axes, one for each name, in rows of a `height` in inches. One panel
-    alone takes half of the text width unless it is `wide`. The layout `compressed` is for axes of
-    fixed aspect."""
+    alone has half of the text width unless `wide`. Layout `compressed` is for fixed aspects."""
     matplotlib.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
     cells = [*names, *["."] * (-len(names) % columns)]
@@ -275,8 +270,7 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
 
 
 def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times powers of ten only, and a long horizontal axis
-    at 1 and 3 times."""
+    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, or a long x-axis at 1 and 3."""
     low, high = axis.get_data_interval()
     long = isinstance(axis, XAxis) and high > 10 * low
     axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))

@@ -37,8 +37,6 @@ def _share(
     value: float, start: float, length: float, low: float, high: float, log: bool
 ) -> float | None:
     if log:
-        value, low, high = (
-            math.log(each) if each > 0 else -math.inf for each in (value, low, high)
-        )
+        value, low, high = (math.log(n) if n > 0 else -math.inf for n in (value, low, high))
     share = (value - low) / (high - low)
     return round(start + length * share, 4) if 0 <= share <= 1 else None

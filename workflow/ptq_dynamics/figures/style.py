@@ -36,8 +36,7 @@ LINES = (
     Line("#AA4499", "-", "X"),
     Line("#888888", "--", "<"),
 )
-# Curves without a role take these first.
-OTHERS = (
+OTHERS = (  # curves without a role take these first
     LINES[5],
     LINES[7],
     Line("#882255", "--", "h"),
@@ -96,10 +95,8 @@ def whose(label: str) -> str:
 
 
 def lines(labels: Sequence[str]) -> dict[str, Line]:
-    """Return the styles of curves by label.
-
-    Values of a quantity have its colours, roles have styles of their own, and other curves take
-    free styles. "Soup of A" and "Base of A" have the colour of A; quantized curves are lighter."""
+    """Return the styles of curves by label. Values of a quantity have its colours, roles their own
+    styles, "Soup of A" and "Base of A" the colour of A; quantized curves are lighter."""
     lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label)) and at[1] in labels}
     own = [label for label in labels if label not in lower]
     found = _ranked([label for label in own if whose(label) == label])

@@ -12,11 +12,9 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub.files import CONFIG, INDEX, SAFE, is_of_checkpoint
 
 STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
-# Names of the context length in configurations of transformers.
-CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx")
+CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx")  # its names in transformers
 UNLIMITED = 1 << 20  # context length in tokens of a model without a limit
-# Models whose linear layers are saved transposed, [in, out].
-TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})
+TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})  # linear layers are saved [in, out]
 
 
 @dataclass(frozen=True)

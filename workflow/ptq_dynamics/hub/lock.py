@@ -1,7 +1,5 @@
-"""The lock file of the public families: the commit and files of each revision.
-
-Branches of the hub move. A locked file is downloaded with equal bytes, or not at all.
-"""
+"""The lock file of the public families: the commit and files of each revision. Branches of the hub
+move; a locked file is downloaded with equal bytes, or not at all."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -32,8 +30,7 @@ class Entry:
     files: tuple[HubFile, ...]
 
 
-# By repository, then by `Wanted.key`.
-Lock = dict[str, dict[str, Entry]]
+Lock = dict[str, dict[str, Entry]]  # by repository, then by `Wanted.key`
 
 
 @dataclass(frozen=True, order=True)
@@ -70,12 +67,10 @@ def resolve(wanted: Wanted) -> Entry:
 
     if constants.HF_HUB_OFFLINE:
         return _cached(wanted)
-    repository, revision = wanted.repository, wanted.revision
-    source = Source(repository, revision, revision)
+    source = Source(wanted.repository, wanted.revision, wanted.revision)
+    how: dict[str, Any] = {"revision": wanted.revision, "files_metadata": True, "timeout": TIMEOUT}
     try:
-        about = HfApi().model_info(
-            repository, revision=revision, files_metadata=True, timeout=TIMEOUT
-        )
+        about = HfApi().model_info(wanted.repository, **how)
     # Proxies and mirrors lead to many types of errors.
     except Exception as error:
         raise explained(error, source, "the list of files") from error

@@ -18,11 +18,9 @@ from ptq_dynamics.engine.record import Record
 from ptq_dynamics.figures.settings import ORIGIN
 
 TOP = ("results", "figures", "paper")
-# The folder of releases below results and figures.
-REFERENCE = "reference"
+REFERENCE = "reference"  # the folder of releases below results and figures
 RELEASE = "release.tar.xz"
-# Stages whose results can be derived again from raw results.
-DERIVED = ("figures.", "measure.collect", "claims.", "paper.")
+DERIVED = ("figures.", "measure.collect", "claims.", "paper.")  # derived from raw results
 
 
 @dataclass(frozen=True)
@@ -58,18 +56,13 @@ class Result:
         return label(self.record.job)
 
     @property
-    def commit(self) -> str:
-        """The commit of the code, in words."""
-        return str(self.record.git or "none")
-
-    @property
     def about(self) -> list[str]:
         """Digest, identity, commit, time and device of the result, in words."""
         account = self.record
         return [
             f"digest {self.digest[:16]}",
             f"identity {account.identity[:16]}",
-            f"commit {self.commit}",
+            f"commit {account.git or 'none'}",
             f"{account.started[:16]}, {account.seconds:.1f} s",
             account.device.name or account.machine.processor,
             *(f"accepted: {each.reason}" for each in account.accepted),

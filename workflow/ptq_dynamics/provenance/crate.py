@@ -28,8 +28,7 @@ BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 ENGINE = "https://snakemake.github.io"
 DONE = {"actionStatus": "http://schema.org/CompletedActionStatus"}
 BESIDE = ("LICENSE", "NOTICE", "*.cff", "*.toml", "ARTIFACT.md", "docs/**/*.md")
-# Stages whose files the crate has.
-ENDS = (*DERIVED, "report.")
+ENDS = (*DERIVED, "report.")  # stages whose files the crate has
 
 
 def link(entity: Entity, key: str, others: Iterable[Entity]) -> None:

@@ -1,6 +1,4 @@
-"""Releases: measurements, figures, tables, claims and paper of a scale, with all records.
-
-Releases lack weights and texts; jobs that need these make them again."""
+"""Releases: the results of a scale with all records, without weights and texts."""
 
 import contextlib
 import io
@@ -140,11 +138,8 @@ def unreachable(scale: str, built: Iterable[Result]) -> Iterator[str]:
 
 
 def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding]]:
-    """Import results that are up to date in the checkout `source`, which is unpacked from `given`.
-
-    Returns the number of imported results, the number of results that were up to date before, and
-    the outdated results of `source`.
-    """
+    """Import results that are up to date in the checkout `source`, unpacked from `given`. Return
+    their number, how many were up to date before, and the outdated results of `source`."""
     root, results = source.resolve(), plan.site.results
     if not (root / results).is_dir():
         raise Problem(f"{given} has no {results}; name a place that has it, or another --scale")

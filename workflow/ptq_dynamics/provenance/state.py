@@ -14,8 +14,7 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import label
 
 SHOWN = 3  # reasons in a line
-# Keys of a specification whose changes can be accepted.
-MAY_DIFFER = {"code", "libraries", "stage"}
+MAY_DIFFER = {"code", "libraries", "stage"}  # keys of a specification whose changes can be accepted
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,7 @@ class Chain:
 
 def trace(text: str, archive: Archive) -> Chain:
     """Trace a file of a result, a picture from elsewhere, or a row as `FILE.csv:ROW`, from 1.
-
-    Raises `Problem` if no record lists the file.
-    """
+    Raises `Problem` if no record lists the file."""
     found = ROW.fullmatch(text)
     path = Path(found[1] if found else text)
     if not path.is_file():
@@ -186,7 +184,5 @@ def _owner(path: Path) -> Result | None:
 
 def _is_verified(path: Path, result: Result) -> bool:
     """Return whether a file has the bytes of a file of a result, its manifest included."""
-    if path.name.endswith(RECORD):
-        return True
-    known = {each["sha256"] for each in result.record.files.values()}
-    return sha256(path) in {*known, *([result.digest] if path.name.endswith(MANIFEST) else [])}
+    known = {result.digest, *(each["sha256"] for each in result.record.files.values())}
+    return path.name.endswith(RECORD) or sha256(path) in known

@@ -25,10 +25,7 @@ CLAIMS = "claims"  # the table of them
 
 
 def run(context: Context[PageSettings]) -> Mapping[str, Any]:
-    """Write the page; facts: how many figures it has, and its size in bytes.
-
-    All comes from the inputs, but for times, commits and machines, which are those of records.
-    """
+    """Write the page; facts: how many figures it has, and its size in bytes."""
     settings = context.settings
     manifests = [each for group in context.inputs.values() for each in group]
     results, missing = Archive([]).follow({str(each.path): each.digest() for each in manifests})
@@ -61,16 +58,11 @@ def _figure(drawn: Manifest, name: str, title: str, caption: str) -> dict[str, A
     heads = [head for head in (rows or [{}])[0] if any(row[head] for row in rows)]
     job, lineages = at(beside(drawn.path, RECORD)).record.job, dict[tuple[str, ...], int]()
     of = [lineages.setdefault(inputs_of(row, job), len(lineages)) for row in rows]
-    cells = [[row[head] for head in heads] for row in rows]
-    places = [place(row, drawn.facts[SPANS]) for row in rows]
-    return {
-        **{"name": name, "title": title, "caption": caption, "manifest": str(drawn.path)},
-        "picture": _encoded(drawn.file(f"{name}.png")),
-        "points": {
-            **{"heads": heads, "rows": cells, "places": places},
-            **{"of": of, "lineages": [*lineages]},
-        },
-    }
+    points = {"heads": heads, "rows": [[row[head] for head in heads] for row in rows]}
+    points |= {"places": [place(row, drawn.facts[SPANS]) for row in rows]}
+    points |= {"of": of, "lineages": [*lineages]}
+    about = {"name": name, "title": title, "caption": caption, "manifest": str(drawn.path)}
+    return {**about, "picture": _encoded(drawn.file(f"{name}.png")), "points": points}
 
 
 def _encoded(picture: Path) -> str:
@@ -80,7 +72,7 @@ def _encoded(picture: Path) -> str:
 def _made(results: Collection[Result], missing: int) -> str:
     """Return a sentence with the commits, machines and days of the shown results."""
     days = sorted(each.record.started[:10] for each in results)
-    commits = ", ".join(sorted({each.commit for each in results}))
+    commits = ", ".join(sorted({str(each.record.git or "none") for each in results}))
     machines = ", ".join(sorted({each.record.machine.processor for each in results}))
     lost = f"; of {missing} more there is no record here" if missing else ""
     return (

@@ -14,8 +14,7 @@ from ptq_dynamics.curvature.settings import GRID, POINTS
 from ptq_dynamics.figures.layout import Layout, Some, Text
 from ptq_dynamics.figures.settings import FINDING
 
-# Markers and labels of the three points.
-MARKS = {
+MARKS = {  # markers and labels of the three points
     "final": ("o", "final Θₖ"),
     "previous": ("s", "earlier Θₖ₋₁"),
     "quantized": ("X", "quantized Q(Θₖ)"),
@@ -27,10 +26,9 @@ One = Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]
 
 
 class PlaneOptions(Strict):
-    """A plane through a trajectory's last checkpoint, its quantized weights and the checkpoint
-    `previous` before."""
+    """A plane through a trajectory's last checkpoint, its quantized weights and an earlier one."""
 
-    previous: Share
+    previous: Share  # how long before
 
 
 class Landscapes(Layout):

@@ -14,18 +14,14 @@ WIDEST, NARROWEST = 3.2, 0.8  # widths in points of lines that may overlap
 
 
 class OverTokensOptions(Strict):
-    """Options of `over_tokens`.
+    """Options of `over_tokens`."""
 
-    `quantized_losses`: show losses `within` the panel of the full-precision loss or `beside` it.
-    `means`: emphasize ends, and the means of trunks between branches. `log`: logarithmic vertical
-    axes. `share`: the share of the way between two checkpoints instead of tokens. `words`: describe
-    the error in a note."""
-
+    # Show losses in the panel of the full-precision loss, or beside it.
     quantized_losses: Literal["none", "within", "beside"] = "none"
-    means: bool = False
-    log: bool = False
-    share: bool = False
-    words: bool = False
+    means: bool = False  # emphasize ends, and the means of trunks between branches
+    log: bool = False  # logarithmic vertical axes
+    share: bool = False  # the share of the way between two checkpoints instead of tokens
+    words: bool = False  # describe the error in a note
 
 
 class OverTokens(Layout):

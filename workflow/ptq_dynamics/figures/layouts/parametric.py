@@ -18,9 +18,7 @@ class ParametricOptions(Strict):
 
 class Parametric(Layout):
     """Metrics under the first quantizer against tokens, then quantized losses against the loss in
-    full precision; in the next row the other quantizers, then quantization errors.
-
-    The learning rate is a dotted line."""
+    full precision; in the next row the other quantizers, then quantization errors."""
 
     layout: Literal["parametric"]
     quantizers: Some[str]
