@@ -10,7 +10,7 @@ from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.settings import AverageSettings, Choice, TrainSettings
+from ptq_dynamics.train.settings import AverageSettings, ChoosingText, TrainSettings
 
 
 class Trajectories(Planner):
@@ -115,7 +115,7 @@ class Trajectories(Planner):
         if getattr(kind, "greedy", False):
             shape, scale = kind.model_shape(self.timeline), self.scale
             blocks = scale.curvature.count(shape.context)
-            choice = Choice(shape.context, blocks, scale.evaluation.batch)
+            choice = ChoosingText(shape.context, blocks, scale.evaluation.batch)
             sources["corpus"] = [self.corpus(scale.held_by(shape.corpus)).manifest]
         settings = AverageSettings(phase=kind.phase, means=means, choice=choice)
         at = {"average": name, "seed": seed, "shard": shard}

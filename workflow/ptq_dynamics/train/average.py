@@ -15,7 +15,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import trajectory
-from ptq_dynamics.train.settings import AverageSettings, Choice
+from ptq_dynamics.train.settings import AverageSettings, ChoosingText
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from ptq_dynamics.train.weights import Weights
 
@@ -46,7 +46,10 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
 
 
 def greedy(
-    context: Context[AverageSettings], choice: Choice, folders: list[Path], weights: list[float]
+    context: Context[AverageSettings],
+    choice: ChoosingText,
+    folders: list[Path],
+    weights: list[float],
 ) -> list[int]:
     """Return the places of a greedy soup's members, the best first: each does not raise the loss of
     the mean (arXiv 2203.05482)."""

@@ -57,7 +57,7 @@ class Mean(NamedTuple):
     members: tuple[Member, ...]
 
 
-class Choice(NamedTuple):
+class ChoosingText(NamedTuple):
     """Text that chooses the members of a soup: `blocks` of `context` tokens, `batch` at once."""
 
     context: int
@@ -70,4 +70,4 @@ class AverageSettings(Strict):
 
     phase: Literal["average", "interpolation"]
     means: tuple[Mean, ...]
-    choice: Annotated[Choice | None, Field(exclude_if=lambda choice: choice is None)] = None
+    choice: Annotated[ChoosingText | None, Field(exclude_if=lambda choice: choice is None)] = None
