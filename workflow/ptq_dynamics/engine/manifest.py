@@ -12,7 +12,7 @@ from typing import Any
 
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import ABSENT, RECORD, beside, files
+from ptq_dynamics.engine.paths import ABSENT, RECORD, beside
 
 Files = dict[str, dict[str, Any]]
 LARGE = 1 << 30  # bytes
@@ -147,9 +147,11 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
 
 def describe(folder: Path, path: Path, facts: Mapping[str, Any]) -> Manifest:
     """Return the manifest for `path` of all files below `folder` that are not hidden."""
-    entries = {
-        each.relative_to(folder).as_posix(): {"size": each.stat().st_size, "sha256": sha256(each)}
-        for each in files(folder)
+    names = (each.relative_to(folder) for each in sorted(folder.rglob("*")) if each.is_file())
+    files = {
+        name.as_posix(): {"size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
+        for name in names
+        if not any(part.startswith(".") for part in name.parts)
     }
     # On disk, tuples are lists.
-    return Manifest(path, entries, json.loads(json.dumps(dict(facts), allow_nan=False)))
+    return Manifest(path, files, json.loads(json.dumps(dict(facts), allow_nan=False)))
