@@ -1,4 +1,4 @@
-"""Questions that the paper leaves open, each with an expectation that was written before its runs.
+"""Open questions of the paper. Each expectation was written before its first number was measured.
 
 The first line of each function's docstring is the expectation. The paper has no value for it."""
 

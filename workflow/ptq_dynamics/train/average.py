@@ -21,7 +21,7 @@ from ptq_dynamics.train.weights import Weights
 
 
 def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
-    """Write the means; the tokens of a mean are the most of its members, if all are known."""
+    """Write the means. The tokens of a mean are the most of its members, if all are known."""
     means, phase = context.settings.means, context.settings.phase
     labels = [label for label in context.inputs if label != "corpus"]
     sources = {label: Trajectory(context.inputs[label]) for label in labels}
@@ -51,8 +51,8 @@ def greedy(
     folders: list[Path],
     weights: list[float],
 ) -> list[int]:
-    """Return the places of a greedy soup's members, the best first: each does not raise the loss of
-    the mean (arXiv 2203.05482)."""
+    """Return the places of a greedy soup's members, the best first. No member raises the loss of
+    the mean of the members before it (arXiv 2203.05482)."""
     blocks = tokens.blocks(context.input("corpus"), "probe", choice.context, choice.blocks)
     trial = context.scratch / "soup"
 
@@ -70,7 +70,7 @@ def greedy(
 
 
 def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
-    """Write the weighted mean of checkpoints, with the other files of the last one."""
+    """Write the weighted mean of checkpoints, and copy the other files of the last checkpoint."""
     sources = [Weights(member) for member in members]
     for source in sources:
         if source.forms() != sources[-1].forms():

@@ -1,7 +1,7 @@
 """Recipes of llm-compressor, such as AutoRound (arXiv 2309.05516), SmoothQuant (arXiv 2211.10438),
 and Hadamard rotations before rounding (QuIP#, arXiv 2402.04396; QuaRot, arXiv 2404.00456).
 
-Some models rotate or round activations while they run, so checkpoints have the library's format."""
+Some models rotate or round activations at run time, so checkpoints have the library's format."""
 
 import shutil
 from itertools import chain
@@ -21,9 +21,9 @@ from ptq_dynamics.quantize.methods import (
 
 
 class Recipe(InProcess, Calibrated, Grouped):
-    """`modifiers` of llm-compressor with their options, in order. The last one rounds to the preset
-    `scheme`: W4A16 has weights in 4 and activations in 16 bits. A `group_size` replaces that of the
-    preset."""
+    """`modifiers` of llm-compressor with their options, in order. The last modifier rounds to the
+    preset `scheme`. Scheme W4A16 has weights in 4 bits and activations in 16 bits. A `group_size`
+    replaces the group size of the preset."""
 
     by_layer: ClassVar[bool] = False
 
@@ -58,7 +58,7 @@ class Recipe(InProcess, Calibrated, Grouped):
         except (KeyError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise Problem(f"llm-compressor does not take the recipe ({reason}); edit it") from error
-        # AutoRound takes one sequence after the other.
+        # AutoRound takes calibration sequences one by one.
         compress(model, recipe=steps, batch_size=1, **sequences(calibration))
 
         def save(source: Path, target: Path) -> None:
@@ -69,7 +69,7 @@ class Recipe(InProcess, Calibrated, Grouped):
 
 
 def _modifier(name: str, model: Any, options: dict[str, Any]) -> Any:
-    """Return a modifier of the linear layers of the blocks."""
+    """Return a modifier for the linear layers of the blocks."""
     from llmcompressor.modifiers.autoround import AutoRoundModifier
     from llmcompressor.modifiers.factory import ModifierFactory
 
@@ -77,7 +77,7 @@ def _modifier(name: str, model: Any, options: dict[str, Any]) -> Any:
     from ptq_dynamics.quantize.methods.awq import MAPPINGS
 
     class InFloat32(AutoRoundModifier):
-        """AutoRound that does not cast the model to bfloat16, which has no option for it."""
+        """AutoRound without its cast of the model to bfloat16, which no option prevents."""
 
         def _update_device_map_for_dp(self, ar_kwargs: dict[str, Any]) -> None:
             super()._update_device_map_for_dp(ar_kwargs)

@@ -18,7 +18,7 @@ class OfSeveral(Average):
     """Means of the ends of several trajectories of one model and tokenizer."""
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Raise `Problem` if models, tokenizers or seeds differ."""
+        """Raise `Problem` if models or tokenizers differ, or without a common seed."""
         names = list(self.sources().values())
         shapes = [timeline.trajectories[name].model_shape(timeline) for name in names]
         if len({(shape.model.weights, timeline.tokenized(shape)) for shape in shapes}) > 1:
@@ -31,7 +31,7 @@ class OfSeveral(Average):
 
 
 class Interpolation(OfSeveral):
-    """The line between the ends of two trajectories, in `points` equally spaced points."""
+    """The line between the ends of two trajectories, as `points` equally spaced points."""
 
     phase: ClassVar = "interpolation"
 
@@ -59,8 +59,8 @@ class Interpolation(OfSeveral):
 
 
 class Merge(OfSeveral):
-    """One mean of the ends of trajectories, with weights by name; the last gives its tokenizer. A
-    `greedy` soup takes only members that lower its loss, on other text than the validation text."""
+    """One mean of the ends of trajectories, with weights by name. The last one gives the tokenizer.
+    Members of a `greedy` soup do not raise its loss on other text than the validation text."""
 
     merge: (
         Annotated[dict[str, Rate], Field(min_length=1)]

@@ -8,12 +8,12 @@ from ptq_dynamics.train.optimizers import Adam
 
 
 class ScheduleFree(Adam):
-    """AdamW whose checkpoints hold an average of weights; gradients are taken near the average."""
+    """AdamW that averages weights. Checkpoints hold this average; gradients are taken near it."""
 
     kind: Literal["schedule-free"]
 
     def make(self, model: Any, budget: int) -> Any:
-        """Return the package's optimizer; numbers that it keeps in groups join the state as -1."""
+        """Return the package's optimizer. Its state keeps numbers of groups under the key -1."""
         import torch
         from schedulefree import AdamWScheduleFree
 
@@ -32,7 +32,7 @@ class ScheduleFree(Adam):
         return made
 
     def write(self, model: Any, optimizer: Any, folder: Path) -> None:
-        """Write the average, and put the same bits of weights back."""
+        """Write the average, then restore the exact bits of the weights."""
         kept = deepcopy(model.state_dict())
         optimizer.eval()
         super().write(model, optimizer, folder)
