@@ -252,11 +252,14 @@ class Branch(Run):
                 f"from (the nearest: {near or 'none'}); change at, or state_every, state_at or "
                 "length of the trunk"
             )
-        if self.weights and (end := timeline.checkpoints(self.weights)[-1].step) != step:
-            raise Problem(
-                f"{place}.weights is {self.weights}, which ends at step {end}; name an average of "
-                f"checkpoints up to step {step}"
-            )
+        if self.weights:
+            ends = [point.step for point in timeline.checkpoints(self.weights)[-1:]]
+            theirs = timeline.trajectories[self.weights].model_shape(timeline).model
+            if ends != [step] or theirs.weights != trunk.model_shape(timeline).model.weights:
+                raise Problem(
+                    f"{place}.weights is {self.weights}; name an average that ends at step {step} "
+                    f"and whose model has the shape of {self.trunk}"
+                )
         super().check(place, timeline)
 
 
