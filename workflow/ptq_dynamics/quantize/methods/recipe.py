@@ -45,9 +45,13 @@ class Recipe(InProcess, Calibrated, Grouped):
         from ptq_dynamics.quantize.layers import compress, sequences
 
         model = models.load(folder, torch.float32)
-        layers = list(models.linear_layers(model))
+        layers = models.linear_layers(model)
+        # The library would save layers of other kinds in forms that cannot be loaded.
+        if models.left_out(model, layers) or any(hasattr(e, "transposed") for e in layers.values()):
+            kind = model.config.model_type
+            raise Problem(f"a recipe cannot quantize all layers of {kind}; choose another method")
         try:
-            scheme = preset_name_to_scheme(self.scheme, layers)
+            scheme = preset_name_to_scheme(self.scheme, [*layers])
             for part in (scheme.weights, scheme.input_activations):
                 if self.columns and part is not None and part.group_size:
                     part.group_size = self.columns
