@@ -26,6 +26,7 @@ class Recipe(InProcess, Calibrated, Grouped):
     preset."""
 
     by_layer: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("auto-round",)  # a distribution behind llm-compressor
 
     method: Literal["recipe"]
     bits: Count
