@@ -112,10 +112,9 @@ def test_a_recipe_that_the_library_lacks_is_one_line(changes, words, folder, cal
         FINE.model_copy(update=changes).quantize(folder, calibration)
 
 
-@pytest.mark.parametrize("name", ["moe", "mamba"])
-def test_a_recipe_for_other_layers_is_one_line(name, calibration, tmp_path):
-    plan("smoke").site.config.scale.models[name].create(96, 1).save_pretrained(tmp_path)
-    with one_line("a recipe cannot quantize all layers of"):
+def test_a_recipe_for_other_layers_is_one_line(calibration, tmp_path):
+    plan("smoke").site.config.scale.models["moe"].create(96, 1).save_pretrained(tmp_path)
+    with one_line("no recipe fits layers of"):
         FINE.quantize(tmp_path, calibration)
 
 

@@ -135,7 +135,6 @@ def test_numbers_of_the_configuration_are_those_of_the_plan(settings):
 
 
 def test_figures_beyond_the_paper_are_shown_if_they_are_chosen():
-    """Each of them on a condition of its own, since a build may have any of them."""
     text = (ROOT / "paper/sections/results.typ").read_text()
     assert re.findall('#if "(beyond-.+?)"', text) == re.findall(r'#fig\("(beyond-.+?)"', text)
 

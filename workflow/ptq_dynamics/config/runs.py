@@ -254,12 +254,10 @@ class Branch(Run):
             )
         if self.weights:
             ends = [point.step for point in timeline.checkpoints(self.weights)[-1:]]
-            theirs = timeline.trajectories[self.weights].model_shape(timeline).model
-            if ends != [step] or theirs.weights != trunk.model_shape(timeline).model.weights:
-                raise Problem(
-                    f"{place}.weights is {self.weights}; name an average that ends at step {step} "
-                    f"and whose model has the shape of {self.trunk}"
-                )
+            theirs = every[self.weights].model_shape(timeline).model.weights
+            if ends != [step] or theirs != trunk.model_shape(timeline).model.weights:
+                what = f"an average that ends at step {step} and has the shape of {self.trunk}"
+                raise Problem(f"{place}.weights is {self.weights}; name {what}")
         super().check(place, timeline)
 
 

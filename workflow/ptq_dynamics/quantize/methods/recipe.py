@@ -22,8 +22,7 @@ from ptq_dynamics.quantize.methods import (
 
 class Recipe(InProcess, Calibrated, Grouped):
     """`modifiers` of llm-compressor with their options, in order. The last one rounds to the preset
-    `scheme`: W4A16 has weights in 4 and activations in 16 bits. A `group_size` replaces that of the
-    preset."""
+    `scheme`: W4A16 has weights in 4 and activations in 16 bits. It may have a `group_size`."""
 
     by_layer: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("auto-round",)  # a distribution behind llm-compressor
@@ -47,10 +46,8 @@ class Recipe(InProcess, Calibrated, Grouped):
 
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
-        # The library would save layers of other kinds in forms that cannot be loaded.
         if models.left_out(model, layers) or any(hasattr(e, "transposed") for e in layers.values()):
-            kind = model.config.model_type
-            raise Problem(f"a recipe cannot quantize all layers of {kind}; choose another method")
+            raise Problem(f"no recipe fits layers of {model.config.model_type}; use another method")
         try:
             scheme = preset_name_to_scheme(self.scheme, [*layers])
             for part in (scheme.weights, scheme.input_activations):
