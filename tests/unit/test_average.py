@@ -223,7 +223,7 @@ REFUSED = [
     ("merge", {"merge": {"trunk": 1, "trunks": 1}}, "no trajectory 'trunks'; the nearest: trunk"),
     ("merge", {"merge": ["trunk", "merge"]}, "averages.merge depends on itself"),
     ("last-of-branch", {"last": 4}, "has no average"),
-    ("lawa-at-12", {"at": "24/190"}, "weights is lawa-at-12, which ends at step 24; name"),
+    ("lawa-at-12", {"at": "13/190"}, "weights is lawa-at-12; name an average that ends at step 12"),
     ("windows", {"trajectory": "merge"}, "has no average: merge"),
 ]
 

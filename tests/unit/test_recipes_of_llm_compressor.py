@@ -112,6 +112,12 @@ def test_a_recipe_that_the_library_lacks_is_one_line(changes, words, folder, cal
         FINE.model_copy(update=changes).quantize(folder, calibration)
 
 
+def test_a_recipe_for_other_layers_is_one_line(calibration, tmp_path):
+    plan("smoke").site.config.scale.models["moe"].create(96, 1).save_pretrained(tmp_path)
+    with one_line("no recipe fits layers of"):
+        FINE.quantize(tmp_path, calibration)
+
+
 def test_a_landscape_needs_weights_of_layers(tmp_path):
     config = tiny_config(tmp_path)
     change = {"quantizers": ["rotated-4bit"]}

@@ -134,6 +134,11 @@ def test_numbers_of_the_configuration_are_those_of_the_plan(settings):
     assert numbers["paper.runs.constant-3e-3.tokens"] == "99.6B"
 
 
+def test_figures_beyond_the_paper_are_shown_if_they_are_chosen():
+    text = (ROOT / "paper/sections/results.typ").read_text()
+    assert re.findall('#if "(beyond-.+?)"', text) == re.findall(r'#fig\("(beyond-.+?)"', text)
+
+
 def test_all_figures_are_told_and_why_some_are_not_drawn(tmp_path):
     folder = shutil.copytree(ROOT / "config", tmp_path / "config")
     edit_yaml(

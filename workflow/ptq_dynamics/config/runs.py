@@ -252,11 +252,12 @@ class Branch(Run):
                 f"from (the nearest: {near or 'none'}); change at, or state_every, state_at or "
                 "length of the trunk"
             )
-        if self.weights and (end := timeline.checkpoints(self.weights)[-1].step) != step:
-            raise Problem(
-                f"{place}.weights is {self.weights}, which ends at step {end}; name an average of "
-                f"checkpoints up to step {step}"
-            )
+        if self.weights:
+            ends = [point.step for point in timeline.checkpoints(self.weights)[-1:]]
+            theirs = every[self.weights].model_shape(timeline).model.weights
+            if ends != [step] or theirs != trunk.model_shape(timeline).model.weights:
+                what = f"an average that ends at step {step} and has the shape of {self.trunk}"
+                raise Problem(f"{place}.weights is {self.weights}; name {what}")
         super().check(place, timeline)
 
 

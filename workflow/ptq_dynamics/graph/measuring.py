@@ -51,7 +51,8 @@ class Measuring(Planner):
         inputs |= {f"task {task}": [self.task(task, corpus).manifest] for task in tasks}
         name = f"{trajectory} seed {seed} {quantizer}"
         at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "shard": shard}
-        return self.make("measure", "measure.measure", name, inputs, settings, **at)
+        reads = getattr(kind, "reads", ())
+        return self.make("measure", "measure.measure", name, inputs, settings, reads, **at)
 
     def _has_layers(self, trajectory: str) -> bool:
         figures = self.config.figures.values()

@@ -22,10 +22,10 @@ from ptq_dynamics.quantize.methods import (
 
 class Recipe(InProcess, Calibrated, Grouped):
     """`modifiers` of llm-compressor with their options, in order. The last modifier rounds to the
-    preset `scheme`. Scheme W4A16 has weights in 4 bits and activations in 16 bits. A `group_size`
-    replaces the group size of the preset."""
+    preset `scheme`. Scheme W4A16 has weights in 4 bits. A `group_size` replaces the preset's."""
 
     by_layer: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("auto-round",)  # a distribution behind llm-compressor
 
     method: Literal["recipe"]
     bits: Count
@@ -45,9 +45,11 @@ class Recipe(InProcess, Calibrated, Grouped):
         from ptq_dynamics.quantize.layers import compress, sequences
 
         model = models.load(folder, torch.float32)
-        layers = list(models.linear_layers(model))
+        layers = models.linear_layers(model)
+        if models.left_out(model, layers) or any(hasattr(e, "transposed") for e in layers.values()):
+            raise Problem(f"no recipe fits layers of {model.config.model_type}; use another method")
         try:
-            scheme = preset_name_to_scheme(self.scheme, layers)
+            scheme = preset_name_to_scheme(self.scheme, [*layers])
             for part in (scheme.weights, scheme.input_activations):
                 if self.columns and part is not None and part.group_size:
                     part.group_size = self.columns
