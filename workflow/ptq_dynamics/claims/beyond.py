@@ -26,7 +26,7 @@ from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 
 ADAMW = "wsd-3e-3"
-FLAT = ("sam-0.1", "sam-0.3", "penalty-0.1", "penalty-0.3", "noise-0.05", "noise-0.1")
+FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
 ARCHITECTURES = {"moe": "mixture of experts", "mamba": "Mamba-2"}
 EXPONENTIAL = [f"exponential-{memory}" for memory in (1, 2, 5, 10, 20, 50)]  # of 190
 AVERAGES = ("lawa-5", "lawa-20", *EXPONENTIAL, "soup-branches", "soup-greedy", "decay-of-lawa")
@@ -55,7 +55,7 @@ def flat_objectives(data: Any) -> Iterator[Row]:
         "3-bit error, per tenfold trace at equal loss, over the runs of all objectives",
         data.slope(runs, Q3, TRACE, at_equal_loss=True),
     )
-    for name in FLAT:
+    for name in (*FLAT, "penalty-0.1"):
         yield _at_equal_loss(data, name, f"{name} / plain loss", Q3)
         trace = data.end(name, FULL_PRECISION, TRACE) / data.end(ADAMW, FULL_PRECISION, TRACE)
         yield Row(f"{CURVATURE[TRACE]} at the end: {name} / plain loss", trace)
