@@ -18,7 +18,7 @@ FRONT, RESULTS = "paper/sections/front.typ", "paper/sections/results.typ"
 # Digits in prose that are no results: citations, names, what a formula has, and code.
 ALLOWED = [
     r"arXiv \d{4}\.\d{5}",
-    r"LLM\.int8",
+    r"LLM\.int8|MXFP4",
     r"\$[^$]*\$",
     r"\b(len|last)\(\) ?[<>=+]+ ?\d+",
     r"\bat [<>=]+ \d+",
