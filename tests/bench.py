@@ -1,24 +1,31 @@
 """`make bench`: tokens a second of the trainer beside a plain loop over the same model, in turns.
 
 The plain loop is nanoGPT's: rows of a memory map, torch's cross-entropy, torch's AdamW, which is
-fused on a GPU alone. Printed are medians over turns, and the range of them.
+fused on a GPU alone. Each has a process: the trainer's has the environment of a job. Printed are
+medians over turns, and the range of them.
 """
 
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.warm import ALLOCATOR
 from ptq_dynamics.train import train
 from support import plan
 from torch.nn.functional import cross_entropy
 
 TURNS, SECONDS = 7, 5.0  # the turns that count, and about how long each is
+# At the rates of runs, random tokens lead to denormal numbers, with which a CPU is slow.
+RATE = 1e-3
 # Dense bfloat16 FLOP a second, from data sheets.
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "RTX 4090": 165e12}
 
@@ -62,20 +69,13 @@ def now() -> float:
     return time.monotonic()
 
 
-def seconds(function, *arguments) -> float:
-    """How long a call takes."""
-    clock = Clock(function)
-    clock(*arguments)
-    return clock.seconds
-
-
-def plain(settings, data: Tokens) -> Callable[[range], None]:
+def plain(settings, data: Tokens, folder: Path):
     """The plain loop over some steps."""
     model = settings.model.create(settings.vocabulary, settings.seed).train().to(models.device())
     forward = torch.compile(model) if settings.compile else model
     device, mixed = models.device(), settings.precision == "bfloat16"
     fused = device.type == "cuda"
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1, fused=fused)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.1, fused=fused)
 
     def loop(steps):
         for step in steps:
@@ -88,46 +88,79 @@ def plain(settings, data: Tokens) -> Callable[[range], None]:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
-    return loop
+    return loop, float
+
+
+def ours(settings, data: Tokens, folder: Path):
+    """The trainer's loop over some steps, and a function that returns shares of its time."""
+    settings = settings.model_copy(update={"schedule": replace(settings.schedule, peak=RATE)})
+    trainer = train.Trainer(settings, folder, folder)
+    optimizing = trainer._optimizer.step = Clock(trainer._optimizer.step)
+    reading, saving = Clock(next), Clock(trainer.save)
+
+    def loop(steps):
+        batches = train.ahead(data, trainer, steps)
+        for _ in steps:
+            trainer.update(reading(batches))
+
+    def parts(whole):
+        saving(state := folder / "state")
+        shares = {"input": reading.seconds / whole, "optimizer": optimizing.seconds / whole}
+        shares["saving"] = saving.seconds / max(train.EVERY, state.stat().st_size / train.RATE)
+        size = sum(each.numel() for each in trainer.model.parameters())
+        return trainer.device.type, trainer.tokens_per_step, size, shares
+
+    return loop, parts
+
+
+def serve(make, scale: str, folder: Path, pipe) -> None:
+    """Time a loop in this process, over as many steps as are asked for."""
+    made = plan(scale)
+    torch.set_num_threads(made.site.config.scale.threads)
+    name = next(iter(made.site.config.figures["fig04"].curves.values()))[0]
+    settings = made.trajectories.train(name).settings
+    loop, parts = make(settings, Tokens(folder / "tokens.bin", settings), folder)
+    loop(range(2))  # compiles, too
+    took = 0.0
+    for steps in iter(pipe.recv, 0):
+        clock = Clock(loop)
+        clock(range(steps))
+        torch.cuda.empty_cache()  # for the other process
+        took += clock.seconds
+        pipe.send(clock.seconds)
+    pipe.send(parts(took))
 
 
 def main(scale: str) -> None:
     """Measure the first run of figure 4 at a scale."""
-    made = plan(scale)
-    name = next(iter(made.site.config.figures["fig04"].curves.values()))[0]
-    settings = made.trajectories.train(name).settings
+    plan(scale)
+    spawn, pipes = get_context("spawn"), {}
     with tempfile.TemporaryDirectory() as folder:
-        data = Tokens(Path(folder, "tokens.bin"), settings)
-        trainer = train.Trainer(settings, Path(folder), Path(folder))
-        optimizing = trainer._optimizer.step = Clock(trainer._optimizer.step)
-        reading = Clock(next)
-        size = sum(each.numel() for each in trainer.model.parameters())
+        for make, environment in ((ours, ALLOCATOR), (plain, {})):
+            (own := Path(folder, make.__name__)).mkdir()
+            pipes[make], end = spawn.Pipe()
+            with patch.dict(os.environ, environment):
+                spawn.Process(target=serve, args=(make, scale, own, end)).start()
+            end.close()
 
-        def ours(steps):
-            batches = train.ahead(data, trainer, steps)
-            for _ in steps:
-                trainer.update(reading(batches))
+        def turn(make, steps):
+            pipes[make].send(steps)
+            return pipes[make].recv()
 
-        loops = [ours, plain(settings, data)]
-        for loop in loops:
-            loop(range(2))  # compiles, too
-        steps = range(max(2, round(SECONDS * 2 / seconds(ours, range(2)))))
-        optimizing.seconds = reading.seconds = 0.0
-        table = np.array([[seconds(loop, steps) for loop in loops] for _ in range(TURNS)])
-        saving, state = Clock(trainer.save), Path(folder, "state")
-        saving(state)
-        apart = max(train.EVERY, state.stat().st_size / train.RATE)
-    speeds, whole = len(steps) * trainer.tokens_per_step / table, table[:, 0].sum()
-    print(f"scale {scale}, {name}, on {trainer.device}: {TURNS} turns of {len(steps)} steps")
+        steps = max(2, round(SECONDS * 2 / turn(ours, 2)))
+        for make in pipes:
+            turn(make, steps)
+        table = np.array([[turn(make, steps) for make in pipes] for _ in range(TURNS)])
+        (device, tokens_per_step, size, shares), _ = (turn(make, 0) for make in pipes)
+    speeds = steps * tokens_per_step / table
+    print(f"scale {scale}, figure 4, on {device}: {TURNS} turns of {steps} steps")
     for words, each in zip(("trainer", "plain loop"), speeds.T, strict=True):
         print(
             f"{words:10} {np.median(each):11,.0f} tokens/s ({min(each):,.0f} to {max(each):,.0f})"
         )
     ratios = speeds[:, 0] / speeds[:, 1]
     print(f"{'ratio':10} {np.median(ratios):11.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
-    parts = {"input": reading.seconds / whole, "optimizer": optimizing.seconds / whole}
-    parts |= {"saving": saving.seconds / apart}
-    print("share of time:", ", ".join(f"{part} {share:.1%}" for part, share in parts.items()))
+    print("share of time:", ", ".join(f"{part} {share:.1%}" for part, share in shares.items()))
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
     if peak := next((peak for known, peak in PEAKS.items() if known in device), None):
         print(f"share of the peak: {6 * size * np.median(speeds[:, 0]) / peak:.1%} of {device}")
