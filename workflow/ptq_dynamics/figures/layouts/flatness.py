@@ -3,12 +3,22 @@
 from itertools import product
 from typing import Any, Literal, Self
 
+import numpy as np
 from pydantic import model_validator
 
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.measure.names import LOSS, PROBES, STEP, VALUE, ErrorOrCurvature
 
 LEAST = 5  # points for a correlation
+RESAMPLED = 1000  # times, for an interval
+NUMBERS = ["x", "y", "low", "high", LOSS]
+
+
+class FlatnessOptions(Strict):
+    """Whether points are runs where their losses are equal, instead of checkpoints."""
+
+    at_equal_loss: bool = False
 
 
 class Flatness(Layout):
@@ -16,6 +26,7 @@ class Flatness(Layout):
     Points are checkpoints; one at the start of a branch counts once."""
 
     layout: Literal["flatness"]
+    options: FlatnessOptions = FlatnessOptions()
     quantizers: Some[str]
     metrics: Some[ErrorOrCurvature]
 
@@ -32,9 +43,15 @@ class Flatness(Layout):
         columns = [metric for metric, quantizer in wanted if not quantizer]
         for (metric, quantizer), other in product(rows, columns):
             table = _against(data, other, metric, quantizer)
-            found = (f"{key} {rho:.2f}".replace("-", "−") for key, rho in correlate(table).items())
-            words = ", ".join(found) or f"of {len(table)} points not known"
-            label = data.panel(other, None, "").y
+            if self.options.at_equal_loss:
+                table = at_equal_loss(table)
+            if len(table) < LEAST:
+                words = f"of {len(table)} points not known"
+            elif self.options.at_equal_loss:
+                words = "{:.2f} [{:.2f}, {:.2f}]".format(*interval(table))
+            else:
+                words = ", ".join(f"{key} {rho:.2f}" for key, rho in correlate(table).items())
+            label, words = data.panel(other, None, "").y, words.replace("-", "−")
             panel = data.panel(metric, quantizer, label, f"{{}}\nρ: {words}", log_x=True)
             sheet.add(panel, table)
         return sheet.publish(columns=len(columns), draw=_draw_panel)
@@ -56,6 +73,38 @@ def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
     return whole[(whole.x > 0) & whole.y.notna()]
 
 
+def at_equal_loss(table: Any) -> Any:
+    """Return a point of each run and seed, interpolated where the loss of the run last falls to
+    the highest final loss of the runs of this seed. Runs that begin below it are left out."""
+    import pandas as pd
+
+    points = list[dict[str, Any]]()
+    for _, runs in table.groupby("seeds", sort=False):
+        level = runs.groupby("segment")[LOSS].last().max()
+        for _, run in runs.groupby("segment", sort=False):
+            for place in np.flatnonzero(run[LOSS] >= level)[-1:]:
+                first, last = run.iloc[place], run.iloc[min(place + 1, len(run) - 1)]
+                share = (first[LOSS] - level) / ((first[LOSS] - last[LOSS]) or 1)
+                point = first[NUMBERS] + share * (last - first)[NUMBERS]
+                both = " ".join(dict.fromkeys([first.checkpoint_id, last.checkpoint_id]))
+                points.append({**first, **point, "checkpoint_id": both})
+    return pd.DataFrame(points, columns=table.columns).astype(table.dtypes)
+
+
+def interval(table: Any) -> tuple[float, float, float]:
+    """Return Spearman's ρ of columns x and y, with a 95 % interval from resampled runs and
+    seeds."""
+    table = table.reset_index(drop=True)
+    grid = table.assign(row=table.index).pivot(index="segment", columns="seeds", values="row")
+    chance, found = np.random.default_rng(0), list[float]()
+    for _ in range(RESAMPLED):
+        rows = grid.to_numpy()[np.ix_(*(chance.integers(n, size=n) for n in grid.shape))].ravel()
+        some = table.loc[rows[~np.isnan(rows)], ["x", "y"]]
+        found.append(float(some.corr("spearman").iloc[0, 1]))
+    low, high = np.nanquantile(found, (0.025, 0.975))
+    return float(table.x.corr(table.y, "spearman")), float(low), float(high)
+
+
 def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
     from ptq_dynamics.figures.panels import error_bars, plain_log_ticks
 
@@ -68,10 +117,8 @@ def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
 
 
 def correlate(table: Any) -> dict[str, float]:
-    """Return Spearman's ρ of columns x and y, and the partial one given the loss, if there are
-    enough points. Points of one run are dependent, so there is no interval."""
-    if len(table) < LEAST:
-        return {}
+    """Return Spearman's ρ of columns x and y, and the partial one given the loss. Points of
+    one run are dependent, so there is no interval."""
     rho = table[["x", "y", LOSS]].corr("spearman").to_numpy()
     xy, xz, yz = float(rho[0, 1]), float(rho[0, 2]), float(rho[1, 2])
     found = {"all points": xy}
