@@ -85,7 +85,7 @@ def at_equal_loss(table: Any) -> Any:
             for place in np.flatnonzero(run[LOSS] >= level)[-1:]:
                 first, last = run.iloc[place], run.iloc[min(place + 1, len(run) - 1)]
                 share = (first[LOSS] - level) / ((first[LOSS] - last[LOSS]) or 1)
-                point = first[NUMBERS] + share * (last - first)[NUMBERS]
+                point = first[NUMBERS] + share * (last[NUMBERS] - first[NUMBERS])
                 both = " ".join(dict.fromkeys([first.checkpoint_id, last.checkpoint_id]))
                 points.append({**first, **point, "checkpoint_id": both})
     return pd.DataFrame(points, columns=table.columns).astype(table.dtypes)
