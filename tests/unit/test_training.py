@@ -15,6 +15,7 @@ from ptq_dynamics.train import schedules, train
 from ptq_dynamics.train.cross_entropy import CrossEntropy
 from ptq_dynamics.train.optimizers.adamw import AdamC, AdamW, IndependentAdamW
 from ptq_dynamics.train.optimizers.ademamix import AdEMAMix
+from ptq_dynamics.train.optimizers.lion import Lion
 from ptq_dynamics.train.optimizers.schedulefree import ScheduleFree
 from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory, step_id
@@ -59,10 +60,11 @@ def equal(one, other):
 # Model and optimizer
 
 KINDS = {"adamw": AdamW, "adamw-independent": IndependentAdamW, "adamc": AdamC}
-KINDS |= {"ademamix": AdEMAMix, "schedule-free": ScheduleFree}
+KINDS |= {"ademamix": AdEMAMix, "lion": Lion, "schedule-free": ScheduleFree}
 # Share of a weight that one update takes from it, by learning rate, peak rate and λ (section 4).
 DECAYS = {
     "adamw": lambda rate, _peak, strength: rate * strength,
+    "lion": lambda rate, _peak, strength: rate * strength,
     "adamw-independent": lambda rate, peak, strength: strength * rate / peak,
     "adamc": lambda rate, peak, strength: strength * rate**2 / peak,
 }
@@ -70,7 +72,8 @@ DECAYS = {
 
 def optimizer_of(settings, kind, **changes):
     """The settings' optimizer as another kind, with changes."""
-    return KINDS[kind](**{**settings.optimizer.model_dump(), "kind": kind, **changes})
+    own = settings.optimizer.model_dump(exclude={"eps"} if kind == "lion" else set())
+    return KINDS[kind](**{**own, "kind": kind, **changes})
 
 
 def test_cross_entropy_and_its_gradient_are_those_of_torch_in_float64():
@@ -189,7 +192,7 @@ def test_batches_visit_every_sequence_once_an_epoch_and_depend_on_the_step_alone
 MIX = {"beta3": 0.999, "alpha": 8.0, "t_alpha_beta3": "1/10"}
 
 
-@pytest.mark.parametrize("kind", ["adamw", "ademamix", "schedule-free"])
+@pytest.mark.parametrize("kind", ["adamw", "ademamix", "lion", "schedule-free"])
 def test_a_state_gives_back_the_same_trainer_or_is_a_problem(make, settings, data, tmp_path, kind):
     optimizer = optimizer_of(settings, kind, **(MIX if kind == "ademamix" else {}))
     one, other = make(optimizer=optimizer), make(optimizer=optimizer, seed=5)

@@ -22,7 +22,8 @@ from ptq_dynamics.quantize.methods import (
 
 class Recipe(InProcess, Calibrated, Grouped):
     """`modifiers` of llm-compressor with their options, in order. The last modifier rounds to the
-    preset `scheme`. Scheme W4A16 has weights in 4 bits. A `group_size` replaces the preset's."""
+    preset `scheme`. Scheme W4A16 has weights in 4 bits. `bits` and a `group_size` replace the
+    preset's, but not the bits of floating-point weights."""
 
     by_layer: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("auto-round",)  # a distribution behind llm-compressor
@@ -50,6 +51,8 @@ class Recipe(InProcess, Calibrated, Grouped):
             raise Problem(f"no recipe fits layers of {model.config.model_type}; use another method")
         try:
             scheme = preset_name_to_scheme(self.scheme, [*layers])
+            if scheme.weights.type == "int":
+                scheme.weights.num_bits = self.bits
             for part in (scheme.weights, scheme.input_activations):
                 if self.columns and part is not None and part.group_size:
                     part.group_size = self.columns
