@@ -30,7 +30,8 @@ FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
 ARCHITECTURES = {"moe": "mixture of experts", "mamba": "Mamba-2"}
 EXPONENTIAL = [f"exponential-{memory}" for memory in (1, 2, 5, 10, 20, 50)]  # of 190
 AVERAGES = ("lawa-5", "lawa-20", *EXPONENTIAL, "soup-branches", "soup-greedy", "decay-of-lawa")
-OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix", "schedule-free": "schedule-free AdamW"}
+FREE = "schedule-free"
+OPTIMIZERS = {"muon": "Muon", "ademamix": "AdEMAMix", "lion": "Lion", FREE: f"{FREE} AdamW"}
 DECAYS = {"cooldown-5": 10, "rainbow-172": 18, ADAMW: 38, "cooldown-40": 76}  # of 190
 LAWFUL = [
     *(name for run in RATES for name in (run.replace("wsd", "constant"), run)),
@@ -39,7 +40,7 @@ LAWFUL = [
 ]
 COOLED = LATER[-3:]
 NEWER = ("autoround-4bit", "rotated-4bit", "mxfp4")
-ROUNDED = ("rotated-w4a4", "smoothquant-w8a8")
+BESIDE = ("rotated-w4a4", "smoothquant-w8a8", "autoround-3bit", Q3)
 SHAPES = {
     "cooldown-sqrt": "1 − √t cooldown",
     "linear-to-10": "linear to 10 %",
@@ -134,7 +135,7 @@ def schedule_law(data: Any) -> Iterator[Row]:
 
 def newer_quantizers(data: Any) -> Iterator[Row]:
     """The error of newer quantizers rises in decay as GPTQ's does."""
-    every = (*NEWER, *ROUNDED, Q4)
+    every = (*NEWER, *BESIDE, Q4)
     ends = {name: data.end(COOLED, name) for name in every}
     stable = {name: data.over(STABLE, name) for name in every}
     pooled = sum(ends[name] for name in NEWER) / sum(stable[name] for name in NEWER)
@@ -143,6 +144,8 @@ def newer_quantizers(data: Any) -> Iterator[Row]:
         yield Row(f"{name} error: ends of cooldowns / stable run", ends[name] / stable[name])
     for name in NEWER:
         yield Row(f"error at the ends of cooldowns: {name} / {Q4}", ends[name] / ends[Q4])
+    ratio = ends["autoround-3bit"] / ends[Q3]
+    yield Row(f"error at the ends of cooldowns: autoround-3bit / {Q3}", ratio)
 
 
 BEYOND = (
