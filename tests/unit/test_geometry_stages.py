@@ -7,7 +7,7 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.hessian import LossHessian
-from ptq_dynamics.figures.layouts.flatness import correlate
+from ptq_dynamics.figures.layouts.flatness import at_equal_loss, correlate, interval
 from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
 from ptq_dynamics.train.trajectory import Trajectory
@@ -108,3 +108,30 @@ def test_what_follows_the_loss_alone_does_not_correlate_given_the_loss():
     x, y, z = (rankdata(table[column]) for column in ("x", "y", "loss"))
     rest = [ranks - np.polyval(np.polyfit(z, ranks, 1), z) for ranks in (x, y)]
     assert found["given the loss"] == pytest.approx(np.corrcoef(*rest)[0, 1])
+
+
+def test_runs_are_compared_where_their_losses_last_are_equal():
+    first = {"loss": [3.0, 2.0, 3.0, 2.0, 1.0], "x": [9, 9, 10, 20, 30], "y": [9, 9, 1.0, 3, 4]}
+    last = {"loss": [3.0, 1.5], "x": [5, 7], "y": [6.0, 8]}
+    never = {"loss": [1.4, 1.2], "x": [1, 1], "y": [1.0, 1]}
+    parts = []
+    for segment, run in (("first", first), ("last", last), ("never", never)):
+        names = [f"{segment}-{n}" for n in range(len(run["x"]))]
+        for seed, factor in (("1", 1), ("2", 2)):
+            own = pd.DataFrame(run).assign(segment=segment, seeds=seed, checkpoint_id=names)
+            parts.append(own.assign(x=factor * own.x, low=own.y - 1, high=own.y + 1))
+    found = at_equal_loss(pd.concat(parts))
+    assert found.checkpoint_id.tolist() == 2 * ["first-3 first-4", "last-1"]
+    assert np.allclose(found.x, [25, 7, 50, 14]) and np.allclose(found.y, [3.5, 8, 3.5, 8])
+    assert np.allclose(found.high - found.low, 2) and np.allclose(found.loss, 1.5)
+
+
+def test_the_interval_of_a_rank_correlation_resamples_runs_and_seeds():
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({"segment": np.repeat([*"abcdefgh"], 3), "seeds": [*"123"] * 8})
+    table["x"] = table.segment.map(ord) + 0.1 * rng.normal(size=24)
+    table["y"] = table.x + 3 * rng.normal(size=24)
+    rho, low, high = interval(table)
+    assert rho == pytest.approx(spearmanr(table.x, table.y).statistic)
+    assert low < rho < high and high - low > 0.3
+    assert np.allclose(interval(table.assign(y=table.x)), 1)
