@@ -64,7 +64,6 @@ KINDS |= {"ademamix": AdEMAMix, "lion": Lion, "schedule-free": ScheduleFree}
 # Share of a weight that one update takes from it, by learning rate, peak rate and λ (section 4).
 DECAYS = {
     "adamw": lambda rate, _peak, strength: rate * strength,
-    "lion": lambda rate, _peak, strength: rate * strength,
     "adamw-independent": lambda rate, peak, strength: strength * rate / peak,
     "adamc": lambda rate, peak, strength: strength * rate**2 / peak,
 }
@@ -184,6 +183,18 @@ def test_batches_visit_every_sequence_once_an_epoch_and_depend_on_the_step_alone
     assert not np.array_equal(rows[0], rows[count])
     for step in (count // 3, 5, 0):
         assert np.array_equal(data.at(step).numpy(), rows[4 * step : 4 * step + 4])
+
+
+def test_lion_steps_by_signs_and_matrices_decay(make, settings, data):
+    optimizer = optimizer_of(settings, "lion", weight_decay=0.5)
+    trainer = make(optimizer=optimizer)
+    before, rate = weights(trainer), trainer.rate
+    trainer.update(data.at(0))
+    for name, weight in weights(trainer).items():
+        kept = 1 - rate * optimizer.weight_decay if weight.ndim >= 2 else 1
+        steps = (kept * before[name] - weight) / rate
+        assert torch.allclose(steps, steps.sign().where(steps.abs() > 0.5, 0), atol=1e-3), name
+        assert steps.abs().max() > 0.5, name
 
 
 # States, branches, checkpoints
