@@ -42,10 +42,12 @@ class OverTokens(Layout):
         """Draw the figure."""
         data, options = sheet.data, self.options
         wanted = list(data.wanted(quantized_losses=options.quantized_losses == "beside"))
-        # Panels of one metric share a vertical scale.
-        alike = wanted[0][0] if len({metric for metric, _ in wanted}) == 1 else ""
-        labels, form = data.labels, {"alike": alike, **({"log_y": True} if options.log else {})}
+        one = len({metric for metric, _ in wanted}) == 1
+        labels, form = data.labels, dict[str, Any](log_y=True) if options.log else {}
         for metric, quantizer in wanted:
+            # Panels of one metric and number of bits share a vertical scale.
+            if one and quantizer:
+                form["alike"] = f"{metric} {data.quantizers[quantizer].bits}"
             if metric == EIGENVALUES:
                 sheet.add(data.panel(metric, quantizer, "Rank", **form), _ranks(data))
             elif options.share:
