@@ -59,7 +59,7 @@ class Chain:
             counts = {what: len(row[column].split()) for column, what in COUNTED.items()}
             mean = " × ".join(f"{n} {what}" for what, n in counts.items() if n > 1) or "one value"
             count = "unknown" if self.rows is None else len(known) or "none"
-            yield f"mean of {mean}; rows of {self.table}: {count}"
+            yield f"from {mean}; rows of {self.table}: {count}"
         for number, each in [*known.items()][:most]:
             key = " ".join(each[name] for name in KEY if each[name])
             yield f"  {self.table}:{number} {each['value']} ({key})"
