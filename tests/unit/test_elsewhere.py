@@ -142,7 +142,7 @@ def refused(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("sys.argv", ["ptq-dynamics", *call])
         monkeypatch.chdir(tmp_path)
         # What the command does to its process alone.
-        monkeypatch.setattr("ptq_dynamics.cli.signals.end_at_once", lambda: None)
+        monkeypatch.setattr("ptq_dynamics.cli.run.end_at_once", lambda: None)
         monkeypatch.setattr("gc.disable", lambda: None)
         assert cli.main() == 1
         said = capsys.readouterr().err

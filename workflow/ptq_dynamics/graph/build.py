@@ -12,7 +12,7 @@ from pathlib import Path
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure, require
-from ptq_dynamics.engine import checkout, lease, manifest, signals, specification, warm
+from ptq_dynamics.engine import checkout, lease, manifest, run, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import FINDING, TABLE
@@ -35,7 +35,7 @@ def prepare(sources: Path, *, is_main: bool) -> None:
     checkout.check(sources)
     os.environ.update(checkout.environment())
     if is_main:
-        signals.end_at_once()
+        run.end_at_once()
         # Snakemake ignores a profile that does not exist.
         places = (Path(), Path("profiles"), sources / "profiles")
         for name in re.findall(r"--workflow-profile[ =](\S+)", " ".join(sys.argv)):
