@@ -284,8 +284,8 @@ def test_a_model_of_one_scale_stops_only_figures_that_show_it(folder):
     refused(folder, ["config/runs.yaml: runs.long.model: no model 'big'; the nearest: "])
     main = read_yaml(CONFIG / "scales/laptop.yaml")["models"]["main"]
     edit_yaml(folder / "scales/laptop.yaml", put("models", "big", value=main))
-    assert outcome(folder).figures.chosen == outcome(CONFIG).figures.chosen
-    assert outcome(folder, scale="laptop").figures.chosen[-1] == "longest"
+    assert outcome(folder).site.config.chosen == outcome(CONFIG).site.config.chosen
+    assert outcome(folder, scale="laptop").site.config.chosen[-1] == "longest"
     refused(folder, ["figure longest (", "smoke.yaml has no model 'big'"], figures="longest")
 
 

@@ -197,12 +197,8 @@ class Samples:
                     owners.append(groups.index(trunks.get(name) or name))
             y_, x_, z_ = np.stack(parts, axis=1)
             weight = np.maximum(weights(f"groups {groups}", len(groups))[owners], 0)
-            logs = (
-                np.log10(np.maximum(y_, law.SMALLEST)),
-                np.log10(np.maximum(x_, law.SMALLEST)),
-                z_,
-            )
-            y_, x_, z_ = (v - (weight * v).sum(axis=0) / weight.sum(axis=0) for v in logs)
+            y_, x_ = (np.log10(np.maximum(each, law.SMALLEST)) for each in (y_, x_))
+            y_, x_, z_ = (v - (weight * v).sum(axis=0) / weight.sum(axis=0) for v in (y_, x_, z_))
             if at_equal_loss:
                 share = (weight * x_ * z_).sum(axis=0) / (weight * z_**2).sum(axis=0)
                 x_ = x_ - z_ * share

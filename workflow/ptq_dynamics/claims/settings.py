@@ -26,9 +26,8 @@ class Row(NamedTuple):
 @dataclass(frozen=True)
 class Claim:
     """A claim of the paper, which the first line of the docstring of `read` states. The first row
-    that `read` yields is a ratio and decides. The paper claims that this ratio is `above` or
-    `below` 1, or `alike`: within the factor `margin` of 1. `in_small` is the reason if miniatures
-    cannot test the claim."""
+    of `read` is a ratio and decides: the paper claims that it is `above` or `below` 1, or `alike`,
+    within the factor `margin` of 1. `in_small` says why miniatures cannot test the claim."""
 
     read: Callable[[Any], Iterator[Row]]
     direction: Literal["above", "below", "alike"]
@@ -49,8 +48,7 @@ class Claim:
 
 
 class Told(Strict):
-    """A claim at one scale: the public models that `miniatures` replace, and the reason if the
-    claim is `unmeasured`."""
+    """A claim at one scale: the models that `miniatures` replace, and why it is `unmeasured`."""
 
     says: str
     seeds: tuple[int, ...] = ()

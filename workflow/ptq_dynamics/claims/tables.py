@@ -14,7 +14,6 @@ from ptq_dynamics.claims.settings import CLAIMS, Filled, TablesSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.settings import call
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.names import FULL_PRECISION
 
 # Places along a trajectory, as heads of columns name them.
 BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
@@ -49,22 +48,22 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
     columns = dict[str, tuple[str, str]]()
     for place in places:
         if place != LEVEL:
-            columns[f"Loss, {place}"] = place, FULL_PRECISION
+            columns[f"Loss, {place}"] = place, names.FULL_PRECISION
         for each in filled.columns:
             columns[f"{called[each.name]} error (%), {place}"] = place, each.name
     rows = list[list[Cell]]()
     for row in filled.rows:
         samples = Samples(curves, row.seeds)
-        tokens = curves.of(row.name, names.LOSS, FULL_PRECISION, row.seeds[0]).tokens[-1]
+        tokens = curves.of(row.name, names.LOSS, names.FULL_PRECISION, row.seeds[0]).tokens[-1]
         rows.append([row.curve, row.name, int(tokens) if np.isfinite(tokens) else None])
         for place, quantizer in columns.values():
-            known = quantizer in (FULL_PRECISION, *row.draws)
+            known = quantizer in (names.FULL_PRECISION, *row.draws)
             if not known or (place == BEFORE and row.name not in branches):
                 rows[-1].append(None)
             elif place == LEVEL:
                 rows[-1].append(_number(100 * samples.at_loss(row.name, names_, quantizer)))
             else:
-                is_loss = quantizer == FULL_PRECISION
+                is_loss = quantizer == names.FULL_PRECISION
                 metric = names.LOSS if is_loss else names.QUANTIZATION_ERROR
                 found = samples.at(row.name, quantizer, metric, share=float(place == END))
                 rows[-1].append(_number(found if is_loss else 100 * found))
@@ -82,7 +81,7 @@ def of_tasks(filled: Filled, curves: Bootstrap) -> Table:
     called, heads = call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]
     found = list[dict[str, Cell]]()
     for row in filled.rows:
-        asked = [("full precision", names.ACCURACY, FULL_PRECISION)]
+        asked = [("full precision", names.ACCURACY, names.FULL_PRECISION)]
         shown = [each.name for each in filled.columns if each.name in row.draws]
         asked += [(called[name], names.DEGRADATION, row.draws[name][0]) for name in shown]
         for name, metric, draw in asked:

@@ -184,10 +184,9 @@ def _revisions(
         if number.isdecimal():
             step = int(number) * family.steps_each + offset
             if step <= last:
-                raise Problem(
-                    f"{place}.revisions has {name!r}, step {step:,}, after step {last:,} of the "
-                    "trunk or of the revision before; sort them, or set restarts"
-                )
+                before_it = f"step {last:,} of the trunk or of the revision before"
+                why = f"step {step:,}, after {before_it}; sort them, or set restarts"
+                raise Problem(f"{place}.revisions has {name!r}, {why}")
             last, tokens = step, round(before + (step - first) * each)
         elif not is_stage:
             raise Problem(f"{place}.revisions has {name!r}, where step_in finds no step")

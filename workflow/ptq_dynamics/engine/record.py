@@ -98,8 +98,7 @@ def _seal(digest: str) -> str:
 
 
 def read(path: Path, text: str | None = None) -> Record:
-    """Read a record, or its `text` from an archive, and verify its digest. Raises `Problem` if it
-    is missing, damaged or old."""
+    """Read a record, or its `text` from an archive; `Problem` if it is missing, damaged or old."""
     mend = f"remove {path} and build again"
     try:
         text = path.read_text(encoding="utf-8") if text is None else text

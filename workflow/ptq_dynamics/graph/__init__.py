@@ -82,5 +82,5 @@ class Plan:
 
     def last(self) -> list[Job]:
         """Return the jobs of the chosen figures; all figures include the table of measurements."""
-        jobs = [self.figures.figure(name) for name in self.figures.chosen]
+        jobs = [self.figures.figure(name) for name in self.site.config.chosen]
         return [*jobs, self.figures.collect()] if self.site.config.is_whole else jobs

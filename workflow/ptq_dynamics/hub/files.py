@@ -84,8 +84,7 @@ def obtain(
     source: Source, file: HubFile, target: Path, near: Iterable[Path], scratch: Path
 ) -> None:
     """Put a file with the right digest at `target`: a link to a path in `near` or in the hub's
-    cache, else a download through `scratch`, on the file system of `target`. Raises `Problem` if
-    this fails."""
+    cache, else a download through `scratch`, on the same file system; `Problem` if this fails."""
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     place = (source.repository, file.name)

@@ -80,9 +80,8 @@ def write_sums(scale: str) -> None:
 def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
     """Raise `Problem` unless one clean commit of the branch can build all results again."""
     if stale := [e for e in find(plan, jobs, deep=True) if e.state != "up to date"]:
-        raise Problem(
-            f"{len(stale):,} results are missing or outdated ({stale[0].manifest}); run make all"
-        )
+        some = f"{len(stale):,} results, such as {stale[0].manifest},"
+        raise Problem(f"{some} are missing or outdated; run make all")
     for name in ("CITATION.cff", ".zenodo.json"):
         named = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))["version"]
         if named != __version__:

@@ -154,18 +154,14 @@ def _result(path: Path, archive: Archive) -> Result:
     if owner is not None and (carried is None or _is_verified(path, owner)):
         return owner
     if carried is None:
-        raise Problem(
-            f"{path} belongs to no result of this checkout; name a file below results or "
-            "figures, or a figure that this workflow drew"
-        )
+        mend = "name a file below results or figures, or a figure that this workflow drew"
+        raise Problem(f"{path} belongs to no result of this checkout; {mend}")
     scale, identity = carried
     for each in archive.every:
         if identity in (each.record.carried, each.record.identity):
             return each
-    raise Problem(
-        f"{path} has identity {identity[:16]} ({scale}), which matches no local record; run the "
-        "command in the checkout that drew the figure"
-    )
+    what = f"identity {identity[:16]} ({scale}), which matches no local record"
+    raise Problem(f"{path} has {what}; run the command in the checkout that drew the figure")
 
 
 def _owner(path: Path) -> Result | None:

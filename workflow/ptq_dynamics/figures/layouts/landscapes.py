@@ -47,18 +47,14 @@ class Landscapes(Layout):
         previous = timeline.steps(self.landscape.previous)
         for quantizer in self.quantizers:
             if not timeline.config.quantizers[timeline.scale.used(quantizer)].by_layer:
-                raise Problem(
-                    f"{place}.quantizers: {quantizer} has no weights to compare; name another one"
-                )
+                raise Problem(f"{place}.quantizers: {quantizer} has no weights; name another one")
         for name in self.trajectories:
             final = timeline.measured(name)[-1].step or 0
             away = {final - (point.step or 0) for point in timeline.checkpoints(name)} - {0}
             if previous not in away:
                 near = sorted(away, key=lambda steps: abs(steps - previous))
-                raise Problem(
-                    f"{place}.landscape.previous is {previous} steps, but {name} has no checkpoint "
-                    f"so long before its end (the nearest: {near[:3]} steps)"
-                )
+                why = f"no checkpoint so long before its end (the nearest: {near[:3]} steps)"
+                raise Problem(f"{place}.landscape.previous is {previous} steps; {name} has {why}")
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
         """Return the losses in all planes, at the first seed."""
