@@ -14,8 +14,7 @@ Listed = Annotated[tuple[str, ...], Once]
 
 
 class Row(NamedTuple):
-    """A number of a claim: its description, its sample (`samples.Samples`), the published value if
-    there is one, and its unit. A ratio has no unit."""
+    """A number of a claim: words, sample (`samples.Samples`) and unit; a ratio has no unit."""
 
     says: str
     sample: Any

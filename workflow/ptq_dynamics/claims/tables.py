@@ -17,6 +17,9 @@ from ptq_dynamics.measure import names
 
 # Places along a trajectory, as heads of columns name them.
 BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
+# Keys of a claim's row in claims.json by the heads of their columns.
+NUMBERS = {"Published": "published", "Measured": "value", "From": "low", "To": "high"}
+NUMBERS |= {"Smallest effect seen": "smallest"}
 
 
 def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
@@ -101,23 +104,11 @@ def of_claims(title: str, judged: Mapping[str, Any]) -> Table:
     for claim in judged["claims"]:
         about = {"No.": str(claim["number"] or ""), "Claim": claim["says"]}
         about["Outcome"] = claim["outcome"] + (f" ({claim['why']})" if "why" in claim else "")
-        for one in claim["rows"] or [{"says": "", "unit": "", "published": None}]:
-            rows.append({**about, **_cells(one)})
+        for one in claim["rows"] or [{"says": "", "unit": ""}]:
+            rows.append({**about, "Number": one["says"], "Unit": one["unit"] or "ratio"})
+            known = {head: one.get(key) for head, key in NUMBERS.items()}
+            rows[-1] |= {head: None if n is None else Number(n) for head, n in known.items()}
+            covers = "covers the published value" if one.get("covers") else ""
+            rows[-1]["Remark"] = one.get("why", "") or covers
             about = dict.fromkeys(about, "")
     return Table(title, [*rows[0]] if rows else [], [[*row.values()] for row in rows])
-
-
-def _cells(one: Mapping[str, Any]) -> dict[str, Cell]:
-    def number(key: str) -> Number | None:
-        return None if one.get(key) is None else Number(one[key])
-
-    return {
-        "Number": one["says"],
-        "Unit": one["unit"] or "ratio",
-        "Published": number("published"),
-        "Measured": number("value"),
-        "From": number("low"),
-        "To": number("high"),
-        "Smallest effect seen": number("smallest"),
-        "Remark": one.get("why", "") or ("covers the published value" if one.get("covers") else ""),
-    }

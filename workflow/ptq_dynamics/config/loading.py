@@ -207,7 +207,8 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
-        raise Problem(f"{path} is missing; run this in the checkout, or restore it") from None
+        mend = f"run this in the checkout, or restore it with git checkout {path}"
+        raise Problem(f"{path} is missing; {mend}") from None
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
         raise Problem(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
 

@@ -13,7 +13,6 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths
-from ptq_dynamics.engine.record import Record
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
 
@@ -43,7 +42,7 @@ def is_prepared(work: Path, paths: Paths) -> bool:
     return True
 
 
-def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None]) -> None:
+def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[], None]) -> None:
     """Remove the files of an earlier result, and move those of a finished one to their place.
     `require` raises if this process has lost the lease."""
     require()

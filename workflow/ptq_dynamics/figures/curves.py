@@ -180,8 +180,7 @@ class Curves:
         return table.drop_duplicates([names.TRAJECTORY, *point])
 
     def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:
-        """Return points against column `x`, curve by curve in the order of steps.
-        A run ends where a branch in its curve begins."""
+        """Return points against column `x`, by curve and step; a run ends where a branch begins."""
         table = table[table[x].notna()]
         table = self._rooted(table, *{names.CHECKPOINT, names.STEP} & {*table})
         # Sorting by several columns is stable; rows without a step come last.

@@ -14,7 +14,6 @@ from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSett
 from ptq_dynamics.measure.tasks.harness import HarnessSettings
 from ptq_dynamics.measure.tasks.made import MadeSettings
 from ptq_dynamics.quantize import environment
-from ptq_dynamics.quantize.environment import EnvironmentSettings
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
 
@@ -202,7 +201,7 @@ class Measuring(Planner):
         tool, lock, root = kind.method, f"envs/{kind.method}.txt", self.site.root
         # The other file locks the CUDA libraries of torch.
         digest = environment.digest(root / lock, root / "envs/cuda.txt")
-        settings = EnvironmentSettings(lock=lock, folder=f"envs/{tool}", digest=digest)
+        settings = environment.EnvironmentSettings(lock=lock, folder=f"envs/{tool}", digest=digest)
         job = self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
         return {"environment": [job.manifest]}
 

@@ -127,8 +127,7 @@ class Dimensionless:
 
     `e_folds`: sum over steps of the share of a weight that weight decay removes. `timescale`: steps
     in which it removes 1 - 1/e at the peak rate, as a share of the run; None without decay.
-    `warmup`, `cooldown`: shares of the run. `epochs`: passes over the text. `batch`: a step's share
-    of the tokens."""
+    `warmup`, `cooldown`, `batch` (one step): shares of the run. `epochs`: passes over the text."""
 
     peak: float
     tokens: float

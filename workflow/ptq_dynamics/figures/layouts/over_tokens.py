@@ -97,8 +97,7 @@ def _ranks(data: Any) -> Any:
 
 
 def _described(data: Any, quantizer: str) -> str:
-    """Describe errors of a run (the first curve) before and after the decay, and errors and losses
-    of its averages (the other curves)."""
+    """Describe errors of the first curve, a run, before and after decay; and its averages."""
     called, run = data.called[quantizer], data.labels[0]
     own = data.table[data.table.quantizer == data.draws[quantizer][0]].sort_values(names.STEP)
     rows, losses = (own[own.metric == each] for each in (names.QUANTIZATION_ERROR, names.LOSS))
