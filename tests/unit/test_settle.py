@@ -258,8 +258,7 @@ def test_why_a_result_is_outdated_is_said_with_the_root_cause_first(site):
         (reason,) = specification.stale(two.spec, two.paths)
         assert reason == f"its input {one.manifest} is other"
         (site.folder / "results/total.json").unlink()
-        assert specification.stale(three.spec, three.paths) == [
-            "damaged: results/total.json is missing"
-        ]
+        harm = "damaged: results/total.json is missing"
+        assert specification.stale(three.spec, three.paths) == [harm]
         three.paths.record.unlink()
         assert specification.stale(three.spec, three.paths) == [specification.MISSING]

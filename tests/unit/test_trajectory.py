@@ -13,7 +13,6 @@ from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file
-from support import Workspace, copy_results
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +33,7 @@ SERIES = {
 
 @pytest.fixture(scope="module")
 def here(workspace, trunk, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("given")
-    copy_results(workspace.folder, folder, [workspace.plan.trajectories.corpus("main").folder])
-    return Workspace(folder, workspace.plan)
+    return workspace.beside(tmp_path_factory.mktemp("given"))
 
 
 @pytest.fixture(scope="module")

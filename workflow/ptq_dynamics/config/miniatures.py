@@ -26,8 +26,7 @@ from ptq_dynamics.train.trajectory import step_id
 
 
 class InSmall(Run):
-    """A run whose rate `used_lr`, optimizer and warmup are already those of the scale. `unknown` is
-    what is uncertain of the public model."""
+    """A run with rate `used_lr`, optimizer and warmup of its scale; `unknown` is what is uncertain."""
 
     used_lr: Rate
     length: Share

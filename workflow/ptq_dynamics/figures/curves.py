@@ -74,8 +74,7 @@ class Curves:
     def panel(
         self, metric: str, quantizer: str | None, x: str, title: str = "{}", **form: Any
     ) -> Panel:
-        """Return a panel for a metric against `x`; `title` is a template for the metric's words,
-        and `form` has further fields of the panel."""
+        """Return a panel for a metric; `title` is a template for its words, `form` more fields."""
         words, label, own = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
         words = words.format(q=self.called.get(quantizer or ""))
         return Panel(title.format(words), x, label, **{**own, **form})
