@@ -73,10 +73,9 @@ class ClaimsSettings(Strict):
 
 class TableQuery(Strict):
     """A table. Kind `claims` has a row for each number of each claim. Other kinds have a row for
-    each trajectory of some figures, or only for `branches`. Kind `runs` gives tokens, loss and
-    errors at the branch point and at the end. `equal_loss` adds the errors at the highest final
-    loss of the rows. A build of all figures measures all rows under the `quantizers`. Kind `tasks`
-    gives final accuracies and their degradation."""
+    each trajectory of some figures, or only for `branches`. Kind `tasks` gives final accuracies and
+    their degradation, kind `runs` tokens, loss and errors at the branch point and at the end, with
+    `equal_loss` also at the highest final loss. A whole build has all rows under `quantizers`."""
 
     kind: Literal["runs", "tasks", "claims"]
     title: str

@@ -26,7 +26,7 @@ from ptq_dynamics.train.trajectory import step_id
 
 
 class InSmall(Run):
-    """A run with rate `used_lr`, optimizer and warmup of its scale; `unknown` is what is uncertain."""
+    """A run with the scale's rate `used_lr`, optimizer and warmup; `unknown` is uncertain of it."""
 
     used_lr: Rate
     length: Share

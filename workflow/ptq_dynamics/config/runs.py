@@ -135,8 +135,7 @@ class Whole(Run):
     def _fits(self) -> "Whole":
         if (self.cooldown is not None) != (self.schedule == "wsd"):
             raise ValueError("schedule wsd needs a cooldown, and a cooldown needs schedule wsd")
-        horizon = self.horizon
-        if horizon is not None and (self.schedule != "cosine" or horizon < self.length):
+        if self.horizon and (self.schedule != "cosine" or self.horizon < self.length):
             raise ValueError(f"horizon needs schedule cosine and at least length {self.length}")
         return self
 

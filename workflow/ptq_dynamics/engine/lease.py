@@ -83,8 +83,7 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
 
 def visible() -> list[str]:
     """List the devices that CUDA would see, without using CUDA."""
-    chosen = os.environ.get(VISIBLE)
-    if chosen is not None:
+    if (chosen := os.environ.get(VISIBLE)) is not None:
         return [name for name in map(str.strip, chosen.split(",")) if name not in ("", "-1")]
     try:
         command = ["nvidia-smi", "-L"]

@@ -28,8 +28,7 @@ TRAINED = "tokens_processed"  # the fact of a run with its number of tokens
 
 @dataclass(frozen=True)
 class Acceptance:
-    """A declaration that another specification gives the same result: reason, time (UTC),
-    differences, and the earlier identity of the result."""
+    """A declaration that another specification gives the same result, of an earlier identity."""
 
     reason: str
     when: str

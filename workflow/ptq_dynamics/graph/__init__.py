@@ -68,13 +68,9 @@ class Plan:
     def prefetched(self) -> list[str]:
         """Return the manifests of all downloads; `Problem` if the lock lacks a revision."""
         jobs = self.downloads()
-        lacking = [
-            f"{job.settings.repository}@{each.checkpoint.id}"
-            for job in jobs
-            if job.stage == "train.fetch"
-            for each in job.settings.revisions
-            if each.commit is None
-        ]
+        fetched = [job.settings for job in jobs if job.stage == "train.fetch"]
+        asked = [(each.repository, revision) for each in fetched for revision in each.revisions]
+        lacking = [f"{place}@{one.checkpoint.id}" for place, one in asked if one.commit is None]
         if lacking:
             some = f"{len(lacking)} revisions, such as {lacking[0]}"
             raise Problem(f"{LOCK} lacks {some}; run ptq-dynamics lock")

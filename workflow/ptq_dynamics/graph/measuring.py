@@ -26,7 +26,7 @@ class Measuring(Planner):
         """Return the job of all measurements of a shard under a quantizer."""
         scale, shape = self.scale, self.shape(trajectory)
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
-        is_asked = scale.tasks is not None and self._is_asked(trajectory, quantizer, seed)
+        is_asked = self._is_asked(trajectory, quantizer, seed)
         tasks = scale.tasks.names if scale.tasks and is_asked else ()
         source = self.timeline.source(trajectory)
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()

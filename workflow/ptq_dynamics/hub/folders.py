@@ -45,10 +45,9 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
         elif (other := found.setdefault(int(match[1]), path)) is not path:
             raise Problem(f"{path} has the step of {other}; give --step another pattern")
     if not found and not is_one:
-        raise Problem(
-            f"{folder} has no {CONFIG}, and no subfolder that has one is named as checkpoint-500; "
-            r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
-        )
+        why = "and no subfolder that has one is named as checkpoint-500"
+        mend = r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
+        raise Problem(f"{folder} has no {CONFIG}, {why}; {mend}")
     return {found[step]: step for step in sorted(found)} or {folder: None}
 
 
