@@ -79,14 +79,8 @@ AVERAGES: dict[str, Any] = {
     "last-of-branch": {"trajectory": "branch", "last": 2},
 }
 
-GPTQ: dict[str, Any] = {
-    "method": "gptq",
-    "group_size": {"at_most": 16},
-    "symmetric": True,
-    "activation_order": "static",
-    "damping": 0.05,
-    "block_size": 128,
-}
+GPTQ: dict[str, Any] = {"method": "gptq", "group_size": {"at_most": 16}, "block_size": 128}
+GPTQ |= {"symmetric": True, "activation_order": "static", "damping": 0.05}
 QUANTIZERS: dict[str, Any] = {
     "gptq4": {**GPTQ, "bits": 4},
     "gptq3": {**GPTQ, "bits": 3},
