@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess, run
 from typing import Any
@@ -24,6 +25,7 @@ from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.train.train import Trainer
+from snakemake.utils import update_config
 
 ROOT = Path(__file__).resolve().parent.parent
 # Make that knows nothing of the one that runs the tests.
@@ -77,14 +79,8 @@ AVERAGES: dict[str, Any] = {
     "last-of-branch": {"trajectory": "branch", "last": 2},
 }
 
-GPTQ: dict[str, Any] = {
-    "method": "gptq",
-    "group_size": {"at_most": 16},
-    "symmetric": True,
-    "activation_order": "static",
-    "damping": 0.05,
-    "block_size": 128,
-}
+GPTQ: dict[str, Any] = {"method": "gptq", "group_size": {"at_most": 16}, "block_size": 128}
+GPTQ |= {"symmetric": True, "activation_order": "static", "damping": 0.05}
 QUANTIZERS: dict[str, Any] = {
     "gptq4": {**GPTQ, "bits": 4},
     "gptq3": {**GPTQ, "bits": 3},
@@ -119,14 +115,16 @@ def leaves(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any
         yield path, content
 
 
-def tiny_config(folder: Path) -> Path:
-    """Write the tiny configuration, as scale smoke, to `folder`/config."""
+def tiny_config(folder: Path, scale: Mapping[str, Any] = {}, **others: Mapping[str, Any]) -> Path:
+    """Write the tiny configuration, as scale smoke, to `folder`/config, with what is added to the
+    scale, at any depth, and to other files by name."""
     config = folder / "config"
     shutil.copytree(ROOT / "config", config)
     (config / "scales/smoke.yaml").write_text(yaml.safe_dump(SCALE, sort_keys=False))
-    edit_yaml(config / "quantizers.yaml", lambda found: found.update(QUANTIZERS))
-    edit_yaml(config / "runs.yaml", lambda found: found["runs"].update(RUNS))
-    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update(AVERAGES))
+    own = {"quantizers": QUANTIZERS, "runs": {"runs": RUNS, "averages": AVERAGES}}
+    for name, added in (*own.items(), ("scales/smoke", scale), *others.items()):
+        if added:
+            edit_yaml(config / f"{name}.yaml", partial(update_config, overwrite_config=added))
     return config
 
 
@@ -177,6 +175,12 @@ class Workspace:
             else:
                 waiting.pop()
         return self.manifest(job)
+
+    def beside(self, folder: Path, plan: Plan | None = None, *runs: str) -> "Workspace":
+        """Another workspace with the corpus and some runs of this one, and its plan or another."""
+        made = [self.plan.trajectories.corpus("main"), *map(self.plan.trajectories.train, runs)]
+        copy_results(self.folder, folder, [job.folder for job in made])
+        return Workspace(folder, plan or self.plan)
 
     def manifest(self, job: Job) -> Manifest:
         """Manifest of a job that was run, with a path that is valid anywhere."""

@@ -1,6 +1,5 @@
 """Every architecture: transformers' own class, trained."""
 
-import shutil
 from functools import cache
 
 import pandas as pd
@@ -10,7 +9,7 @@ from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.measure.names import LAYERS
 from ptq_dynamics.train.trajectory import CURVE
-from support import Workspace, edit_yaml, one_line, plan, tiny_config
+from support import edit_yaml, one_line, plan, tiny_config
 from transformers import AutoModelForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -35,22 +34,17 @@ CLASSES |= {"apertus": "Apertus", "qwen3": "Qwen3", "olmoe": "Olmoe", "mamba2": 
 
 def config_of(folder):
     """The tiny configuration with a run of every architecture."""
-    config = tiny_config(folder)
     run = {"schedule": "constant", "peak_lr": 1e-2, "length": "12/190", "warmup": "3/190"}
     run |= {"checkpoint_every": "2/190", "state_every": "6/190"}
     runs = {f"a-{name}": {**run, "model": name} for name in MODELS}
-    edit_yaml(config / "scales/smoke.yaml", lambda found: found["models"].update(SHAPES))
-    edit_yaml(config / "runs.yaml", lambda found: found["runs"].update(runs))
-    return config
+    return tiny_config(folder, {"models": SHAPES}, runs={"runs": runs})
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, workspace):
     """A workspace of its own, on the corpus that all share."""
     folder = tmp_path_factory.mktemp("architectures")
-    made = Workspace(folder, plan("smoke", config_of(folder)))
-    shutil.copytree(workspace.folder / "results", folder / "results")
-    return made
+    return workspace.beside(folder, plan("smoke", config_of(folder)))
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +106,7 @@ def test_a_trained_model_has_the_loss_that_transformers_gives_its_checkpoint(las
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (
-            {"architecture": "lama"},
-            "architecture is 'lama': must be one of 'given', 'gpt-neox', 'llama',",
-        ),
+        ({"architecture": "lama"}, "is 'lama': must be one of 'given', 'gpt-neox', 'llama',"),
         ({"key_value_heads": 3}, "key_value_heads 3 does not divide heads 4"),
         ({"rotary_fraction": 0.5}, "models.llama.rotary_fraction: unknown key"),
         ({"heads": 5}, "heads 5 does not divide width 64"),

@@ -26,17 +26,8 @@ CONFIG = ROOT / "config"
 SMOKE = "scales/smoke.yaml"
 share = TypeAdapter(Share)
 # What pydantic calls the alternatives of a type, and other words of Python.
-FOREIGN = [
-    "pydantic",
-    "constrained",
-    "literal[",
-    "list[",
-    "dict[",
-    "AtMost",
-    "instance of",
-    "Input",
-]
-FOREIGN += ["[key]", "ictionary", "valid tuple", "whole", "_kind_of", "Value error"]
+FOREIGN = ["pydantic", "constrained", "literal[", "list[", "dict[", "AtMost", "instance of"]
+FOREIGN += ["Input", "[key]", "ictionary", "valid tuple", "whole", "_kind_of", "Value error"]
 
 
 def outcome(folder, **choice):
@@ -270,9 +261,8 @@ def test_a_choice_in_the_file_is_named_by_the_file(folder):
 @pytest.mark.parametrize("name", ["site.yaml", "runs.yml"])
 def test_an_unknown_file_is_refused(folder, name):
     (folder / name).touch()
-    refused(
-        folder, [f"config/{name}: no file of configuration '{name}'; the nearest: ", "runs.yaml"]
-    )
+    words = f"config/{name}: no file of configuration '{name}'; the nearest: "
+    refused(folder, [words, "runs.yaml"])
 
 
 def test_a_model_of_one_scale_stops_only_figures_that_show_it(folder):
@@ -284,8 +274,8 @@ def test_a_model_of_one_scale_stops_only_figures_that_show_it(folder):
     refused(folder, ["config/runs.yaml: runs.long.model: no model 'big'; the nearest: "])
     main = read_yaml(CONFIG / "scales/laptop.yaml")["models"]["main"]
     edit_yaml(folder / "scales/laptop.yaml", put("models", "big", value=main))
-    assert outcome(folder).figures.chosen == outcome(CONFIG).figures.chosen
-    assert outcome(folder, scale="laptop").figures.chosen[-1] == "longest"
+    assert outcome(folder).site.config.chosen == outcome(CONFIG).site.config.chosen
+    assert outcome(folder, scale="laptop").site.config.chosen[-1] == "longest"
     refused(folder, ["figure longest (", "smoke.yaml has no model 'big'"], figures="longest")
 
 

@@ -11,7 +11,7 @@ from ptq_dynamics.config import elsewhere
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders
 from safetensors.torch import save_file
-from support import edit_yaml, figure, plan, tiny_config
+from support import figure, plan, tiny_config
 
 CONFIG = {"model_type": "llama", "max_position_embeddings": 32, "vocab_size": 96}
 WEIGHTS = {"model.layers.0.mlp.up_proj.weight": torch.zeros(48, 16), "norm.weight": torch.ones(16)}
@@ -83,11 +83,11 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
         rate = str(tmp_path / "rates.csv")
         lines = ["step,lr", *(f"{step},{lr}" for step, lr in WSD.items())]
         (tmp_path / "rates.csv").write_text("\n".join(lines))
-    config, entry = tiny_config(tmp_path), {"checkpoints": {"folder": str(tmp_path / "run")}}
+    entry = {"checkpoints": {"folder": str(tmp_path / "run")}}
     entry |= {"rate": rate} if rate else {"tokens_per_step": 50}
-    edit_yaml(config / "families.yaml", lambda found: found.update(own={"mine": entry}))
     query = figure("over_tokens", {"Mine": ["mine"]}, ["loss"])
-    edit_yaml(config / "figures.yaml", lambda found: found.update(mine=query))
+    added = {"families": {"own": {"mine": entry}}, "figures": {"mine": query}}
+    config = tiny_config(tmp_path, **added)
     made = plan("smoke", config, figures=["mine"])
     (job,) = [each for each in made.site.needed(made.last()) if each.stage == "train.local"]
     found = [each.checkpoint for each in job.settings.checkpoints]
@@ -142,8 +142,7 @@ def refused(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("sys.argv", ["ptq-dynamics", *call])
         monkeypatch.chdir(tmp_path)
         # What the command does to its process alone.
-        monkeypatch.setattr("ptq_dynamics.cli.signals.end_at_once", lambda: None)
-        monkeypatch.setattr("gc.disable", lambda: None)
+        monkeypatch.setattr("ptq_dynamics.cli.run.end_at_once", lambda: None)
         assert cli.main() == 1
         said = capsys.readouterr().err
         assert said.count("\n") == 1

@@ -69,31 +69,29 @@ def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
 
 
 def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch):
-    quantized = workspace.build(
-        workspace.plan.measuring.measure("branch", "gptq3", "all", 100), keep=True
-    )
-    job = workspace.plan.measuring.landscape("branch", "gptq3", 2)
+    measuring = workspace.plan.measuring
+    quantized = workspace.build(measuring.measure("branch", "gptq3", "all", 100), keep=True)
+    job = measuring.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point")
     context, count = job.settings.context, job.settings.blocks
     blocks = tokens.blocks(corpus, "validation", context, count)
     previous = branch.subfolder(job.settings.previous)
     final = models.block_losses(models.load(last(branch)), blocks, 8)
-    for name, folder in {
-        "final": last(branch),
-        "previous": previous,
-        "quantized": last(quantized),
-    }.items():
+    folders = {"final": last(branch), "previous": previous, "quantized": last(quantized)}
+    for name, folder in folders.items():
         found = models.block_losses(models.load(folder), blocks, 8)
         assert points.loss[name] == pytest.approx(float(found.mean()), abs=1e-5), name
         error = np.std((found - final).numpy(), ddof=1) / len(blocks) ** 0.5
         assert points.stderr[name] == pytest.approx(error, rel=0.01, abs=1e-7), name
     grid = pd.read_csv(built.file("grid.csv"))
     assert len(grid) == job.settings.side**2 and grid.loss.notna().all()
-    states = [dequantized(folder) for folder in (last(branch), last(quantized), previous)]
-    for other, fact in ((1, "distance_quantized"), (2, "distance_previous")):
-        squares = sum((states[0][n] - states[other][n]).double().square().sum() for n in states[0])
-        assert built.facts[fact] == pytest.approx(float(squares) ** 0.5, rel=1e-5), fact
+    states = {name: dequantized(folder) for name, folder in folders.items()}
+    start = states.pop("final")
+    for name, state in states.items():
+        squares = sum((start[n] - state[n]).double().square().sum() for n in start)
+        expected = pytest.approx(float(squares) ** 0.5, rel=1e-5)
+        assert built.facts[f"distance_{name}"] == expected, name
 
 
 def test_what_follows_the_loss_alone_does_not_correlate_given_the_loss():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.manifest import Manifest, describe, read
+from support import visible
 
 names = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}\.bin", fullmatch=True)
 contents = st.dictionaries(names, st.binary(max_size=64), max_size=5)
@@ -138,11 +139,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_atomically(path, "new \ud800")
     assert path.read_text() == "old"
-    assert read_visible(tmp_path) == ["manifest.json"]
-
-
-def read_visible(folder):
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    assert [*visible(tmp_path)] == ["manifest.json"]
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../a.txt", "b/../../a.txt"])

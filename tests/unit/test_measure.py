@@ -15,7 +15,7 @@ from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, FULL_PRECISION, LO
 from ptq_dynamics.measure.settings import Asked
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
-from support import Workspace, copy_results, edit_yaml, figure, plan, python, tiny_config
+from support import Workspace, figure, plan, python, tiny_config
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 pytestmark = pytest.mark.slow
@@ -57,20 +57,12 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, r
     assert len(set(found.facts["digests"].values())) == len(points)
 
 
-def copied(workspace, tmp_path):
-    """A workspace with the corpus and the trunk of another."""
-    found = workspace.plan
-    sources = [found.trajectories.corpus("main").folder, found.trajectories.train("trunk").folder]
-    copy_results(workspace.folder, tmp_path, sources)
-    return Workspace(tmp_path, found)
-
-
 @pytest.fixture(scope="module", params=["bfloat16", "float16"])
 def halves(workspace, trunk, tmp_path_factory, request):
     """Workspaces with a trunk in half precision, and with the same weights in float32."""
     found = []
     for dtype in (request.param, "float32"):
-        place = copied(workspace, tmp_path_factory.mktemp(dtype))
+        place = workspace.beside(tmp_path_factory.mktemp(dtype), None, "trunk")
         folder = place.folder / place.plan.trajectories.train("trunk").folder
         for point in Trajectory([trunk]).checkpoints:
             model = AutoModelForCausalLM.from_pretrained(trunk.folder / point.id)
@@ -102,7 +94,7 @@ def test_full_precision_is_float32_whatever_the_dtype(halves, name):
 
 def test_a_loss_that_is_not_finite_is_one_line(workspace, trunk, tmp_path):
     """Weights that float16 holds, and activations that it does not."""
-    place = copied(workspace, tmp_path)
+    place = workspace.beside(tmp_path, None, "trunk")
     folder = tmp_path / place.plan.trajectories.train("trunk").folder
     for point in Trajectory([trunk]).checkpoints:
         model = AutoModelForCausalLM.from_pretrained(folder / point.id).half()
@@ -126,34 +118,18 @@ def test_rounded_models_keep_their_dtype(halves, blocks):
 # Answers to tasks, with a context that five shots fit in
 
 AMOUNTS = {"evaluation": 2, "calibration": 2, "curvature": 4, "landscape": 2}
-TASKS = {
-    "names": ["word", "ending", "prose"],
-    "documents": 12,
-    "pool": 8,
-    "shots": 5,
-    "shots_of": {"prose": 1},
-    "batch": 8,
-    "context": 128,
-    "at_chance": ["prose"],
-}
-FIGURE = figure(
-    "stages", {"trunk": ["trunk"]}, [ACCURACY, DEGRADATION], quantizers=["gptq3", "rtn3"]
-)
-
-
-def longer(scale):
-    scale["models"]["main"]["context"] = 128
-    for key, blocks in AMOUNTS.items():
-        scale[key]["blocks"] = blocks
-    scale["tasks"] |= TASKS
+TASKS = {"names": ["word", "ending", "prose"], "documents": 12, "pool": 8, "at_chance": ["prose"]}
+TASKS |= {"shots": 5, "shots_of": {"prose": 1}, "batch": 8, "context": 128}
+METRICS = [ACCURACY, DEGRADATION]
+FIGURE = figure("stages", {"trunk": ["trunk"]}, METRICS, quantizers=["gptq3", "rtn3"])
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("accuracy")
-    config = tiny_config(folder)
-    edit_yaml(config / "scales/smoke.yaml", longer)
-    edit_yaml(config / "figures.yaml", lambda found: found.update(accuracies=FIGURE))
+    longer = {key: {"blocks": blocks} for key, blocks in AMOUNTS.items()}
+    longer |= {"models": {"main": {"context": 128}}, "tasks": TASKS}
+    config = tiny_config(folder, longer, figures={"accuracies": FIGURE})
     return Workspace(folder, plan("smoke", config))
 
 

@@ -6,18 +6,7 @@ from ptq_dynamics.corpus import packages, splits, tokens
 from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.graph.paper import regimes
-from support import (
-    RUNS,
-    SCALE,
-    Workspace,
-    artifacts,
-    copy_results,
-    differing,
-    edit_yaml,
-    one_line,
-    plan,
-    tiny_config,
-)
+from support import RUNS, SCALE, artifacts, differing, edit_yaml, one_line, plan, tiny_config
 from transformers import AutoTokenizer
 
 pytestmark = pytest.mark.slow
@@ -32,9 +21,7 @@ MODULE, DESCRIBED = "brief/__init__.py", "brief-1.0.dist-info/METADATA"
 def here(workspace, tmp_path_factory):
     """A workspace with the corpus that the mixes are of."""
     folder = tmp_path_factory.mktemp("mixes")
-    found = Workspace(folder, plan("smoke", tiny_config(folder)))
-    copy_results(workspace.folder, folder, [found.plan.trajectories.corpus("main").folder])
-    return found
+    return workspace.beside(folder, plan("smoke", tiny_config(folder)))
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +141,9 @@ def test_a_package_without_such_text_is_a_problem(install):
 
 def with_mix(folder, **changes):
     """The tiny configuration with a mix, and a run that goes on with it."""
-    config = tiny_config(folder)
-    extra = {**MIXES["code"], **changes}
+    added = {"corpora": {"extra": {**MIXES["code"], **changes}}}
     run = {**RUNS["branch"], "corpus": "extra"}
-    edit_yaml(config / "scales/smoke.yaml", lambda found: found["corpora"].update(extra=extra))
-    edit_yaml(config / "runs.yaml", lambda found: found["runs"].update(phase=run))
-    return config
+    return tiny_config(folder, added, runs={"runs": {"phase": run}})
 
 
 def test_a_branch_counts_the_epochs_of_its_own_text(tmp_path):

@@ -105,14 +105,8 @@ def results(folder, calibration):
 def saved(source, corpus, tmp_path_factory):
     """Folder of the job of every method."""
     made, inputs = {}, {"trajectory": [source], "corpus": [corpus]}
-    plain = {
-        "checkpoints": (NAME,),
-        "context": 32,
-        "blocks": 64,
-        "batch": 16,
-        "tasks": (),
-        "carried": 0,
-    }
+    plain = {"checkpoints": (NAME,), "context": 32, "blocks": 64, "batch": 16}
+    plain |= {"tasks": (), "carried": 0}
     for name in METHODS:
         made[name], scratch = (tmp_path_factory.mktemp(each) for each in (name, "scratch"))
         kind = {"quantizer": SETTINGS[name], "calibration": CALIBRATION, "keep": True}

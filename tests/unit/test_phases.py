@@ -8,19 +8,7 @@ from ptq_dynamics.train import train
 from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
-from support import (
-    RUNS,
-    SCALE,
-    Workspace,
-    artifacts,
-    begin,
-    copy_results,
-    differing,
-    edit_yaml,
-    one_line,
-    plan,
-    tiny_config,
-)
+from support import RUNS, SCALE, artifacts, begin, differing, one_line, plan, tiny_config
 
 pytestmark = pytest.mark.slow
 
@@ -35,21 +23,16 @@ BATCHES = {"batch": (6, 16, 8), "all": (3, 16, 0)}
 
 def config_of(folder, **changes):
     """The tiny configuration with a branch of every kind above, and changes to one of all."""
-    config = tiny_config(folder)
     runs = {name: {**RUNS["branch"], **own} for name, own in PHASES.items()}
     runs["all"] |= changes
-    edit_yaml(config / "runs.yaml", lambda found: found["runs"].update(runs))
-    edit_yaml(config / "scales/smoke.yaml", lambda scale: scale["corpora"].update(CORPORA))
-    return config
+    return tiny_config(folder, {"corpora": CORPORA}, runs={"runs": runs})
 
 
 @pytest.fixture(scope="module")
 def here(workspace, trunk, tmp_path_factory):
     """A workspace with the trunk, both corpora, and both branches."""
-    folder, before = tmp_path_factory.mktemp("phases"), workspace.plan
-    made = [before.trajectories.corpus("main").folder, before.trajectories.train("trunk").folder]
-    copy_results(workspace.folder, folder, made)
-    found = Workspace(folder, plan("smoke", config_of(folder)))
+    folder = tmp_path_factory.mktemp("phases")
+    found = workspace.beside(folder, plan("smoke", config_of(folder)), "trunk")
     for name in PHASES:
         found.make(found.plan.trajectories.train(name))
     return found

@@ -9,7 +9,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import scales
 from ptq_dynamics.train.averages.windows import Tails
 from ptq_dynamics.train.schedules import Constant, Wsd
-from support import ROOT, edit_yaml, figure, plan, tiny_config
+from support import ROOT, figure, plan, tiny_config
 
 SCALES = scales(ROOT / "config")
 
@@ -164,11 +164,9 @@ def test_a_job_is_found_by_the_wildcards_of_its_output():
 
 def taking(folder, **quantizers):
     """A plan of figures of GPTQ at a scale that takes these quantizers instead of others."""
-    config = tiny_config(folder)
     curves = {"one": ["branch"]}
     shown = figure("over_tokens", curves, ["loss", "weight_mse"], quantizers=["gptq4", "gptq3"])
-    edit_yaml(config / "figures.yaml", lambda found: found.update(shown=shown))
-    edit_yaml(config / "scales/smoke.yaml", lambda found: found.update(quantizers=quantizers))
+    config = tiny_config(folder, {"quantizers": quantizers}, figures={"shown": shown})
     return plan("smoke", config, figures=["shown"])
 
 

@@ -15,7 +15,7 @@ import torch
 from ptq_dynamics.train import train
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
-from support import Workspace, copy_results, specification
+from support import Workspace, specification
 from torch._dynamo.utils import counters
 from torch._inductor.compile_fx import compile_fx
 
@@ -27,9 +27,7 @@ def build(workspace, corpus, tmp_path):
     def do(name="trunk", folder="one", **changes):
         here = Workspace(tmp_path / folder, workspace.plan)
         if not here.folder.exists():
-            copy_results(
-                workspace.folder, here.folder, [workspace.plan.trajectories.corpus("main").folder]
-            )
+            workspace.beside(here.folder)
         job = workspace.plan.trajectories.train(name)
         shape = {**specification(job)["settings"]["model"], "layers": 1}
         return here.build(job, model=shape, log_every=1, **changes)

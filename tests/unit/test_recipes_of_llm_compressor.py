@@ -8,7 +8,7 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.recipe import Recipe
-from support import edit_yaml, one_line, plan, tiny_config
+from support import one_line, plan, tiny_config
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -16,16 +16,9 @@ pytestmark = pytest.mark.slow
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 SHAPE |= {"num_attention_heads": 2, "vocab_size": 96, "max_position_embeddings": 32}
 # Eight bits and a rotation: without its inverse, nothing of the model is left.
-FINE = Recipe(
-    method="recipe",
-    bits=8,
-    scheme="W8A16",
-    group_size=32,
-    modifiers=[
-        {"QuIPModifier": {"transform_type": "random-hadamard"}},
-        {"QuantizationModifier": {}},
-    ],
-)
+ROTATE = {"QuIPModifier": {"transform_type": "random-hadamard"}}
+MODIFIERS = [ROTATE, {"QuantizationModifier": {}}]
+FINE = Recipe(method="recipe", bits=8, scheme="W8A16", group_size=32, modifiers=MODIFIERS)
 
 
 @cache
@@ -119,8 +112,6 @@ def test_a_recipe_for_other_layers_is_one_line(calibration, tmp_path):
 
 
 def test_a_landscape_needs_weights_of_layers(tmp_path):
-    config = tiny_config(tmp_path)
-    change = {"quantizers": ["rotated-4bit"]}
-    edit_yaml(config / "figures.yaml", lambda figures: figures["fig08"].update(change))
-    with pytest.raises(Problem, match=r"fig08\.quantizers: rotated-4bit has no weights to compare"):
+    config = tiny_config(tmp_path, figures={"fig08": {"quantizers": ["rotated-4bit"]}})
+    with pytest.raises(Problem, match=r"fig08\.quantizers: rotated-4bit has no weights; name"):
         plan("smoke", config, figures=["fig08"])

@@ -7,7 +7,7 @@ from ptq_dynamics.measure.measurements import KEY
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
-from support import TRUNK, Workspace, copy_results, edit_yaml, figure, plan, tiny_config
+from support import TRUNK, figure, plan, tiny_config
 
 pytestmark = pytest.mark.slow
 
@@ -29,19 +29,12 @@ METRICS = ["loss", "quantization_error"]
 
 def planned(folder):
     """A plan of the runs above at both seeds."""
-    config = tiny_config(folder)
     runs = {**RUNS, "pair": {**RUNS["pair"], "seeds": list(BOTH)}}
     figures = {
         "of-seeds": figure("over_tokens", {"all": MEASURED}, METRICS, quantizers=["rtn3"]),
         "probed": figure("over_tokens", {"one": ["mean"]}, ["sharpness"]),
     }
-
-    def add(content):
-        content["runs"].update(runs)
-        content["averages"].update(AVERAGES)
-
-    edit_yaml(config / "runs.yaml", add)
-    edit_yaml(config / "figures.yaml", lambda f: f.update(figures))
+    config = tiny_config(folder, runs={"runs": runs, "averages": AVERAGES}, figures=figures)
     return plan("smoke", config, figures=list(figures))
 
 
@@ -49,8 +42,7 @@ def planned(folder):
 def pair(workspace, corpus, tmp_path_factory):
     """The runs at both seeds, with all that is measured of them."""
     folder = tmp_path_factory.mktemp("seeds")
-    copy_results(workspace.folder, folder, [workspace.plan.trajectories.corpus("main").folder])
-    built = Workspace(folder, planned(folder))
+    built = workspace.beside(folder, planned(folder))
     built.make(built.plan.figures.collect())
     return built
 

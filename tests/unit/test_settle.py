@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.engine import code, execute, specification
 from ptq_dynamics.engine.specification import settle
-from support import visible
+from support import artifacts, visible
 from toy import NAMES, PACKAGE, Toy
 
 pytestmark = pytest.mark.slow
@@ -94,10 +94,6 @@ class Site:
     def files(self) -> list[Path]:
         """All files of results, records, manifests and specifications."""
         return [self.folder / name for name in sorted(visible(self.folder))]
-
-    def content(self) -> dict[str, bytes]:
-        """What results hold, and what is said of them."""
-        return {n: data for n, data in visible(self.folder).items() if "record.json" not in n}
 
 
 @pytest.fixture(scope="module")
@@ -196,13 +192,13 @@ def test_whatever_happened_a_build_ends_as_one_from_nothing(site, happened):
     for action, number in happened:
         do(site, action, number)
     site.build()
-    found, choice, factor = site.content(), site.choice, site.factor
+    found, choice, factor = artifacts(site.folder), site.choice, site.factor
     assert site.build() == set() and site.settle() == [True] * 3
     anew(site)
     site.choice = choice
     site.edit(factor)
     site.build()
-    assert found == site.content()
+    assert found == artifacts(site.folder)
 
 
 @QUICK
@@ -258,8 +254,7 @@ def test_why_a_result_is_outdated_is_said_with_the_root_cause_first(site):
         (reason,) = specification.stale(two.spec, two.paths)
         assert reason == f"its input {one.manifest} is other"
         (site.folder / "results/total.json").unlink()
-        assert specification.stale(three.spec, three.paths) == [
-            "damaged: results/total.json is missing"
-        ]
+        harm = "damaged: results/total.json is missing"
+        assert specification.stale(three.spec, three.paths) == [harm]
         three.paths.record.unlink()
         assert specification.stale(three.spec, three.paths) == [specification.MISSING]

@@ -3,16 +3,7 @@
 import pytest
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.train.trajectory import Trajectory
-from support import (
-    Workspace,
-    artifacts,
-    copy_results,
-    differing,
-    edit_yaml,
-    figure,
-    plan,
-    tiny_config,
-)
+from support import artifacts, differing, figure, plan, tiny_config
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +20,9 @@ def test_shards_are_the_whole_to_the_byte(workspace, trunk, branch, tmp_path):
     """Weights of averages, and all that is measured."""
     found = {}
     for size in (None, 2):
-        config = tiny_config(tmp_path / str(size))
-        edit_yaml(config / "scales/smoke.yaml", lambda scale, size=size: scale.update(shard=size))
-        edit_yaml(config / "figures.yaml", lambda figures: figures.update(FIGURES))
-        before, folder = workspace.plan, config.parent
-        runs = [before.trajectories.train(name).folder for name in ("trunk", "branch")]
-        copy_results(workspace.folder, folder, [before.trajectories.corpus("main").folder, *runs])
-        found[size] = Workspace(folder, plan("smoke", config, figures=list(FIGURES)))
+        config = tiny_config(tmp_path / str(size), {"shard": size}, figures=FIGURES)
+        sharded = plan("smoke", config, figures=list(FIGURES))
+        found[size] = workspace.beside(config.parent, sharded, "trunk", "branch")
         found[size].make(found[size].plan.figures.collect())
     one, other = (
         each.manifest(each.plan.figures.collect()).file(MEASUREMENTS).read_bytes()

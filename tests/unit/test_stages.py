@@ -10,7 +10,7 @@ from ptq_dynamics.corpus.tokens import read
 from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
-from support import Workspace, edit_yaml, one_line, plan, tiny_config
+from support import Workspace, one_line, plan, tiny_config
 from transformers import AutoModelForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -26,8 +26,7 @@ def named(stage):
 def here(tmp_path_factory):
     """A workspace in which all stages are trained, one after the other."""
     folder = tmp_path_factory.mktemp("stages")
-    config = tiny_config(folder)
-    edit_yaml(config / "scales/smoke.yaml", lambda found: found["miniatures"].update(stage="6/190"))
+    config = tiny_config(folder, {"miniatures": {"stage": "6/190"}})
     found = Workspace(folder, plan("smoke", config))
     found.make(found.plan.trajectories.average("smollm3-main"))
     return found
@@ -159,7 +158,6 @@ def test_preferences_are_measured_from_the_model_before(here, tmp_path):
     ],
 )
 def test_stages_that_cannot_be_are_refused_in_one_line(tmp_path, stage, change, words):
-    config = tiny_config(tmp_path)
-    edit_yaml(config / "families.yaml", lambda found: found["runs"][named(stage)].update(change))
+    config = tiny_config(tmp_path, families={"runs": {named(stage): change}})
     with one_line("config/families.yaml", words):
         plan("smoke", config)

@@ -17,7 +17,7 @@ from ptq_dynamics.measure.tasks import harness
 from ptq_dynamics.measure.tasks import made as making
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
 from ptq_dynamics.measure.tasks.made import MadeSettings
-from support import ROOT, edit_yaml, plan, tiny_config
+from support import ROOT, plan, tiny_config
 from tokenizers import Tokenizer
 
 pytestmark = pytest.mark.slow
@@ -136,8 +136,7 @@ def test_too_few_documents_are_said_in_one_line(documents, encode, changes):
     ],
 )
 def test_a_mistake_in_tasks_is_said_in_one_line(tmp_path, change, said):
-    config = tiny_config(tmp_path)
-    edit_yaml(config / "scales/smoke.yaml", lambda scale: scale["tasks"].update(change))
+    config = tiny_config(tmp_path, {"tasks": change})
     with pytest.raises(Problem, match=said):
         plan("smoke", config)
 

@@ -13,7 +13,6 @@ from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file
-from support import Workspace, copy_results
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +33,7 @@ SERIES = {
 
 @pytest.fixture(scope="module")
 def here(workspace, trunk, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("given")
-    copy_results(workspace.folder, folder, [workspace.plan.trajectories.corpus("main").folder])
-    return Workspace(folder, workspace.plan)
+    return workspace.beside(tmp_path_factory.mktemp("given"))
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +67,11 @@ def test_every_checkpoint_is_measured_whatever_its_step(here, parts, workspace, 
     """As the same weights in a run are: steps 12 and 24 of the trunk are measured there too."""
     paths, found = [str(part.path.relative_to(here.folder)) for part in parts], {}
     fp, rtn3 = SERIES.values()
+    measuring = workspace.plan.measuring
     for job, label in (
-        (workspace.plan.measuring.measure("trunk", "fp", "all", 100), fp.label("measure")),
-        (workspace.plan.measuring.measure("trunk", "rtn3", "all", 100), rtn3.label("measure")),
-        (
-            workspace.plan.measuring.curvature("trunk", "sharpness", "all", 100),
-            fp.label("sharpness"),
-        ),
+        (measuring.measure("trunk", "fp", "all", 100), fp.label("measure")),
+        (measuring.measure("trunk", "rtn3", "all", 100), rtn3.label("measure")),
+        (measuring.curvature("trunk", "sharpness", "all", 100), fp.label("sharpness")),
     ):
         changed = job.settings.model_copy(update={"checkpoints": IDS})
         inputs = {**job.inputs, "trajectory": paths}

@@ -74,7 +74,7 @@ class Project:
     @property
     def chosen(self) -> list[str]:
         """Names of the figures that are built."""
-        return self.plan.figures.chosen if self.figures == "all" else self.figures.split()
+        return self.plan.site.config.chosen if self.figures == "all" else self.figures.split()
 
     def variables(self) -> dict[str, str]:
         """Environment of processes in this copy, whose package is that of the copy."""

@@ -203,13 +203,13 @@ def forge(account):
 
 def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_path):
     copy = project.copied(tmp_path / "project")
-    reason, code = "the same numbers as before", copy.folder / f"{PACKAGE}/figures/head.py"
+    reason, code = "the same numbers as before", copy.folder / f"{PACKAGE}/figures/panels.py"
     copy.replace(code, "(sizes[0], sizes[-1])", "[sizes[0], sizes[-1]]")
     stale = status(copy)
     assert {state for state, _ in stale.values()} == {"outdated"}
     choice = ("--scale", "smoke", "--figures", copy.figures, "--reason", reason)
     done = command(copy, "dev", "accept", "figures", *choice)
-    assert done.returncode == 0 and "figures.head changed" in done.stdout, done.stderr
+    assert done.returncode == 0 and "figures.panels changed" in done.stdout, done.stderr
     assert status(copy).keys() == {path for path in stale if not path.startswith("figures/")}
     told = command(copy, "trace", f"{FIGURE}.pdf")
     assert told.returncode == 0 and f"accepted: {reason}" in told.stdout

@@ -134,7 +134,7 @@ def test_a_second_build_runs_no_job(built):
 def test_every_rule_and_every_figure_is_a_target(built):
     listed = built.process([SNAKEMAKE, "--list", "--config", "scale=smoke"]).stdout.split()
     assert {"figures", "train", "measure", "collect", "figure"} <= set(listed)
-    assert set(built.plan.figures.chosen) <= set(listed)
+    assert set(built.plan.site.config.chosen) <= set(listed)
     one = built.snakemake("-n", targets=("fig06",))
     assert one.returncode == 0 and "Nothing to be done" in one.stdout + one.stderr
 

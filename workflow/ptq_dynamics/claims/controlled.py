@@ -127,11 +127,10 @@ def kumar(data: Any) -> Iterator[Row]:
 
 def cosine(data: Any) -> Iterator[Row]:
     """Under cosine schedules the peak rate matters more than the horizon."""
-    errors = {
-        (h, rate): data.end(f"cosine-{h}-{rate}", Q4) for h in HORIZONS for rate in ("6e-4", "3e-3")
-    }
+    rates = ("6e-4", "3e-3")
+    errors = {(h, rate): data.end(f"cosine-{h}-{rate}", Q4) for h in HORIZONS for rate in rates}
     by_rate = sum(errors[h, "6e-4"] for h in HORIZONS) / sum(errors[h, "3e-3"] for h in HORIZONS)
-    last, first = (sum(errors[h, rate] for rate in ("6e-4", "3e-3")) for h in ("190", "020"))
+    last, first = (sum(errors[h, rate] for rate in rates) for h in ("190", "020"))
     horizon = np.maximum(last / first, first / last)
     yield Row("4-bit error: effect of the peak rate / effect of the horizon", by_rate / horizon)
     yield Row("4-bit error: peak rate 6e-4 / 3e-3, over four horizons", by_rate)

@@ -46,8 +46,7 @@ def random(key: str) -> np.random.Generator:
 
 @cache
 def weights(key: str, count: int) -> np.ndarray:
-    """Return bootstrap weights of `count` parts, float64 [count, replicates], with unbiased
-    variance."""
+    """Return bootstrap weights of `count` parts, [count, replicates], with unbiased variance."""
     drawn = random(f"{key} {count}").multinomial(count, np.full(count, 1 / count), REPLICATES)
     off = (drawn.T - 1) * ((count / (count - 1)) ** 0.5 if count > 1 else 0.0)
     off[:, 0] = 0.0
@@ -126,8 +125,7 @@ class Bootstrap:
         return np.asarray(curve.values[place] + noise)
 
     def _residuals(self, metric: str, quantizer: str) -> dict[str, list[float]]:
-        """Return deviations of checkpoints from their neighbours' mean, by trunk, per
-        checkpoint."""
+        """Return deviations of checkpoints from the mean of their neighbours, by trunk."""
         if (key := (metric, quantizer)) not in self._off:
             found = self._off[key] = defaultdict[str, list[float]](list)
             for name, draw, seed in self.series:

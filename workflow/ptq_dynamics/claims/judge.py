@@ -6,7 +6,6 @@ chance of any false outcome in a build at 5 %."""
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,9 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.measurements import Inputs
 
 LEVEL = 0.05
-
-
-class Outcome(StrEnum):
-    """The outcome of a claim in one build."""
-
-    AGREES = "agrees"
-    OPPOSES = "opposes"
-    UNRESOLVED = "unresolved"
-    NOT_TESTABLE = "not testable"
-    NOT_MEASURED = "not measured"
+# Outcomes of a claim in one build.
+AGREES, OPPOSES, UNRESOLVED = "agrees", "opposes", "unresolved"
+NOT_TESTABLE, NOT_MEASURED = "not testable", "not measured"
 
 
 def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
@@ -63,7 +55,7 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
         stated |= {"expected": claim.direction, "margin": claim.margin, "seeds": list(told.seeds)}
         found.append(stated)
         if told.unmeasured is not None:
-            stated |= {"outcome": Outcome.NOT_MEASURED, "why": told.unmeasured}
+            stated |= {"outcome": NOT_MEASURED, "why": told.unmeasured}
             continue
         view, rows = Samples(curves(claim), told.seeds), stated["rows"]
         for row in claim.read(view):
@@ -73,9 +65,9 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
             view.missing.clear()
         if claim.in_small is not None and told.miniatures:
             tests.pop(claim.name, None)
-            stated |= {"outcome": Outcome.NOT_TESTABLE, "why": claim.in_small}
+            stated |= {"outcome": NOT_TESTABLE, "why": claim.in_small}
         elif claim.name not in tests:
-            outcome = Outcome.UNRESOLVED if "value" in rows[0] else Outcome.NOT_MEASURED
+            outcome = UNRESOLVED if "value" in rows[0] else NOT_MEASURED
             stated |= {"outcome": outcome, "why": rows[0]["why"]}
     # Expectations beyond the paper are a family of tests of their own.
     beyond = {each.name for each in BEYOND}
@@ -117,13 +109,13 @@ def _chances(sample: Sample, claim: Claim) -> tuple[float, float]:
     return (above, below) if claim.direction == "above" else (below, above)
 
 
-def _holm(tests: Mapping[str, tuple[float, float]]) -> dict[str, Outcome]:
+def _holm(tests: Mapping[str, tuple[float, float]]) -> dict[str, str]:
     """Return outcomes by the step-down procedure of Holm."""
     order = sorted(tests, key=lambda name: min(tests[name]))
-    found, goes_on = dict[str, Outcome](), True
+    found, goes_on = dict[str, str](), True
     for place, name in enumerate(order):
         agrees, opposes = tests[name]
         goes_on = goes_on and min(agrees, opposes) <= LEVEL / (len(order) - place)
-        seen = Outcome.AGREES if agrees < opposes else Outcome.OPPOSES
-        found[name] = seen if goes_on else Outcome.UNRESOLVED
+        seen = AGREES if agrees < opposes else OPPOSES
+        found[name] = seen if goes_on else UNRESOLVED
     return found

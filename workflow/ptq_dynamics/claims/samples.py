@@ -23,7 +23,6 @@ NOTHING = np.full(REPLICATES, np.nan)
 PIECES = 8  # means of neighbouring records of a training curve, which are correlated
 FEW = 3  # least number of checkpoints that are resampled
 ROUNDING = 1e-9  # relative tolerance of comparisons of tokens
-SMALLEST = law.SMALLEST
 
 
 @dataclass
@@ -178,7 +177,7 @@ class Samples:
             return NOTHING
         x = np.log10(list(numbers.values()))
         x = x - x.mean()
-        slope = (x[:, None] * np.log10(np.maximum(np.stack(values), SMALLEST))).sum(axis=0)
+        slope = (x[:, None] * np.log10(np.maximum(np.stack(values), law.SMALLEST))).sum(axis=0)
         return np.asarray(10 ** (slope / (x**2).sum()))
 
     def slope(
@@ -198,8 +197,8 @@ class Samples:
                     owners.append(groups.index(trunks.get(name) or name))
             y_, x_, z_ = np.stack(parts, axis=1)
             weight = np.maximum(weights(f"groups {groups}", len(groups))[owners], 0)
-            logs = (np.log10(np.maximum(y_, SMALLEST)), np.log10(np.maximum(x_, SMALLEST)), z_)
-            y_, x_, z_ = (v - (weight * v).sum(axis=0) / weight.sum(axis=0) for v in logs)
+            y_, x_ = (np.log10(np.maximum(each, law.SMALLEST)) for each in (y_, x_))
+            y_, x_, z_ = (v - (weight * v).sum(axis=0) / weight.sum(axis=0) for v in (y_, x_, z_))
             if at_equal_loss:
                 share = (weight * x_ * z_).sum(axis=0) / (weight * z_**2).sum(axis=0)
                 x_ = x_ - z_ * share

@@ -14,8 +14,7 @@ Listed = Annotated[tuple[str, ...], Once]
 
 
 class Row(NamedTuple):
-    """A number of a claim: its description, its sample (`samples.Samples`), the published value if
-    there is one, and its unit. A ratio has no unit."""
+    """A number of a claim: words, sample (`samples.Samples`) and unit; a ratio has no unit."""
 
     says: str
     sample: Any
@@ -26,9 +25,8 @@ class Row(NamedTuple):
 @dataclass(frozen=True)
 class Claim:
     """A claim of the paper, which the first line of the docstring of `read` states. The first row
-    that `read` yields is a ratio and decides. The paper claims that this ratio is `above` or
-    `below` 1, or `alike`: within the factor `margin` of 1. `in_small` is the reason if miniatures
-    cannot test the claim."""
+    of `read` is a ratio and decides: the paper claims that it is `above` or `below` 1, or `alike`,
+    within the factor `margin` of 1. `in_small` says why miniatures cannot test the claim."""
 
     read: Callable[[Any], Iterator[Row]]
     direction: Literal["above", "below", "alike"]
@@ -49,8 +47,7 @@ class Claim:
 
 
 class Told(Strict):
-    """A claim at one scale: the public models that `miniatures` replace, and the reason if the
-    claim is `unmeasured`."""
+    """A claim at one scale: the models that `miniatures` replace, and why it is `unmeasured`."""
 
     says: str
     seeds: tuple[int, ...] = ()
@@ -76,10 +73,9 @@ class ClaimsSettings(Strict):
 
 class TableQuery(Strict):
     """A table. Kind `claims` has a row for each number of each claim. Other kinds have a row for
-    each trajectory of some figures, or only for `branches`. Kind `runs` gives tokens, loss and
-    errors at the branch point and at the end. `equal_loss` adds the errors at the highest final
-    loss of the rows. A build of all figures measures all rows under the `quantizers`. Kind `tasks`
-    gives final accuracies and their degradation."""
+    each trajectory of some figures, or only for `branches`. Kind `tasks` gives final accuracies and
+    their degradation, kind `runs` tokens, loss and errors at the branch point and at the end, with
+    `equal_loss` also at the highest final loss. A whole build has all rows under `quantizers`."""
 
     kind: Literal["runs", "tasks", "claims"]
     title: str

@@ -14,10 +14,12 @@ from ptq_dynamics.claims.settings import CLAIMS, Filled, TablesSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.settings import call
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.names import FULL_PRECISION
 
 # Places along a trajectory, as heads of columns name them.
 BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
+# Keys of a claim's row in claims.json by the heads of their columns.
+NUMBERS = {"Published": "published", "Measured": "value", "From": "low", "To": "high"}
+NUMBERS |= {"Smallest effect seen": "smallest"}
 
 
 def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
@@ -49,22 +51,22 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
     columns = dict[str, tuple[str, str]]()
     for place in places:
         if place != LEVEL:
-            columns[f"Loss, {place}"] = place, FULL_PRECISION
+            columns[f"Loss, {place}"] = place, names.FULL_PRECISION
         for each in filled.columns:
             columns[f"{called[each.name]} error (%), {place}"] = place, each.name
     rows = list[list[Cell]]()
     for row in filled.rows:
         samples = Samples(curves, row.seeds)
-        tokens = curves.of(row.name, names.LOSS, FULL_PRECISION, row.seeds[0]).tokens[-1]
+        tokens = curves.of(row.name, names.LOSS, names.FULL_PRECISION, row.seeds[0]).tokens[-1]
         rows.append([row.curve, row.name, int(tokens) if np.isfinite(tokens) else None])
         for place, quantizer in columns.values():
-            known = quantizer in (FULL_PRECISION, *row.draws)
+            known = quantizer in (names.FULL_PRECISION, *row.draws)
             if not known or (place == BEFORE and row.name not in branches):
                 rows[-1].append(None)
             elif place == LEVEL:
                 rows[-1].append(_number(100 * samples.at_loss(row.name, names_, quantizer)))
             else:
-                is_loss = quantizer == FULL_PRECISION
+                is_loss = quantizer == names.FULL_PRECISION
                 metric = names.LOSS if is_loss else names.QUANTIZATION_ERROR
                 found = samples.at(row.name, quantizer, metric, share=float(place == END))
                 rows[-1].append(_number(found if is_loss else 100 * found))
@@ -82,7 +84,7 @@ def of_tasks(filled: Filled, curves: Bootstrap) -> Table:
     called, heads = call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]
     found = list[dict[str, Cell]]()
     for row in filled.rows:
-        asked = [("full precision", names.ACCURACY, FULL_PRECISION)]
+        asked = [("full precision", names.ACCURACY, names.FULL_PRECISION)]
         shown = [each.name for each in filled.columns if each.name in row.draws]
         asked += [(called[name], names.DEGRADATION, row.draws[name][0]) for name in shown]
         for name, metric, draw in asked:
@@ -102,23 +104,11 @@ def of_claims(title: str, judged: Mapping[str, Any]) -> Table:
     for claim in judged["claims"]:
         about = {"No.": str(claim["number"] or ""), "Claim": claim["says"]}
         about["Outcome"] = claim["outcome"] + (f" ({claim['why']})" if "why" in claim else "")
-        for one in claim["rows"] or [{"says": "", "unit": "", "published": None}]:
-            rows.append({**about, **_cells(one)})
+        for one in claim["rows"] or [{"says": "", "unit": ""}]:
+            rows.append({**about, "Number": one["says"], "Unit": one["unit"] or "ratio"})
+            known = {head: one.get(key) for head, key in NUMBERS.items()}
+            rows[-1] |= {head: None if n is None else Number(n) for head, n in known.items()}
+            covers = "covers the published value" if one.get("covers") else ""
+            rows[-1]["Remark"] = one.get("why", "") or covers
             about = dict.fromkeys(about, "")
     return Table(title, [*rows[0]] if rows else [], [[*row.values()] for row in rows])
-
-
-def _cells(one: Mapping[str, Any]) -> dict[str, Cell]:
-    def number(key: str) -> Number | None:
-        return None if one.get(key) is None else Number(one[key])
-
-    return {
-        "Number": one["says"],
-        "Unit": one["unit"] or "ratio",
-        "Published": number("published"),
-        "Measured": number("value"),
-        "From": number("low"),
-        "To": number("high"),
-        "Smallest effect seen": number("smallest"),
-        "Remark": one.get("why", "") or ("covers the published value" if one.get("covers") else ""),
-    }

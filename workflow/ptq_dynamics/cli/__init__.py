@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import checkout, signals
+from ptq_dynamics.engine import checkout, run
 
 VERBS = {
     "measure": "measure how your own checkpoints change under quantization",
@@ -93,7 +93,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
 
 def main() -> int:
     """Run a verb; return exit status 1 if anything is wrong."""
-    signals.end_at_once()
+    run.end_at_once()
     arguments, rest = _parser().parse_known_args()
     if rest:
         arguments.error(f"unrecognized arguments: {' '.join(rest)}")

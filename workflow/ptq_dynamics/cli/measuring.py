@@ -212,11 +212,9 @@ def _build(plan: Plan, quantizers: list[str], profile: str | None) -> None:
         chosen.build(Path(), [job.manifest for job in jobs], profile)
         known = [record.read(job.paths.record) for job in jobs]
         seconds, memory = sum(r.seconds for r in known), max(r.peak_memory for r in known)
-        print(
-            f"the first checkpoint took {seconds:.0f} s and {memory / 1e9:.1f} GB; {others} more, "
-            f"averages included, take about {others * seconds / 60:.1f} min one after the other",
-            flush=True,
-        )
+        took = f"the first checkpoint took {seconds:.0f} s and {memory / 1e9:.1f} GB"
+        rest = f"take about {others * seconds / 60:.1f} min one after the other"
+        print(f"{took}; {others} more, averages included, {rest}", flush=True)
     chosen.build(Path(), ["figures"], profile)
 
 

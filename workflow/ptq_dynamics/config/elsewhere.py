@@ -23,12 +23,13 @@ from ptq_dynamics.train.trajectory import step_id
 
 AT_PEAK = 0.999  # share of the peak rate from which on a rate counts as the peak
 ALONE = "checkpoint"  # id of a checkpoint without a step
+Places = dict[int | None, tuple[float | None, str]]  # learning rate and phase by step
 
 
 class Elsewhere(Public):
     """Own checkpoints, with learning rate and phase by step as far as known."""
 
-    places: dict[int | None, tuple[float | None, str]]
+    places: Places
     skip: bool
 
     def place(self, step: int | None) -> tuple[float | None, str]:
@@ -168,14 +169,12 @@ def _rates(rate: float | str | None, logged: dict[int, float]) -> dict[int, floa
         raise Problem(f"{rate} is not a CSV file with the columns step and lr ({error})") from None
 
 
-def _places(
-    rates: Mapping[int, float], steps: list[int | None]
-) -> dict[int | None, tuple[float | None, str]]:
+def _places(rates: Mapping[int, float], steps: list[int | None]) -> Places:
     """Return learning rate, interpolated linearly, and phase by step."""
     import numpy as np
 
     known = sorted(rates)
-    values, found = [rates[step] for step in known], dict[int | None, tuple[float | None, str]]()
+    values, found = [rates[step] for step in known], Places()
     at_peak = [step for step in known if rates[step] >= AT_PEAK * max(values)]
     # A cosine has its peak rate at one step only.
     after = "cooldown" if len(at_peak) > 1 else "decay"

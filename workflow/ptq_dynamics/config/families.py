@@ -136,8 +136,7 @@ AnyFamilyRun = Annotated[
 
 
 class Local(Strict):
-    """Checkpoints of Hugging Face in the subfolders of a `folder`; the one group of the pattern
-    `step` finds the step in their names."""
+    """Checkpoints in subfolders of a `folder`; the one group of `step` finds the step in names."""
 
     folder: str
     step: re.Pattern[str] = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")

@@ -97,10 +97,11 @@ class Config(Strict):
 
     @property
     def chosen(self) -> list[str]:
-        """The chosen figures; a group means its figures, and `all` those without a group."""
+        """The chosen figures here; a group means its figures, and `all` those without a group."""
         groups, words = grouped(self.figures), self.choice.figures
         named = [words] if isinstance(words, str) else words
-        return list(dict.fromkeys(chain.from_iterable(groups.get(e, [e]) for e in named)))
+        found = dict.fromkeys(chain.from_iterable(groups.get(each, [each]) for each in named))
+        return [name for name in found if name in self.figures]
 
     @property
     def is_whole(self) -> bool:
@@ -206,9 +207,8 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
-        raise Problem(
-            f"{path} is missing; run this in the checkout, or restore it with git checkout {path}"
-        ) from None
+        mend = f"run this in the checkout, or restore it with git checkout {path}"
+        raise Problem(f"{path} is missing; {mend}") from None
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
         raise Problem(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
 

@@ -26,8 +26,7 @@ from ptq_dynamics.train.trajectory import step_id
 
 
 class InSmall(Run):
-    """A run whose rate `used_lr`, optimizer and warmup are already those of the scale. `unknown` is
-    what is uncertain of the public model."""
+    """A run with the scale's rate `used_lr`, optimizer and warmup; `unknown` is uncertain of it."""
 
     used_lr: Rate
     length: Share
@@ -124,10 +123,8 @@ class Stage(InSmall):
         corpus = self.trained(timeline).corpus
         is_dialogues = isinstance(timeline.scale.corpora[corpus], DialoguesCorpus)
         if self.objective.of_dialogues and not is_dialogues:
-            raise Problem(
-                f"{place}.objective is {self.objective.kind!r}, which needs dialogues; corpus "
-                f"{corpus!r} has none; choose a corpus with source dialogues"
-            )
+            why = f"needs dialogues; corpus {corpus!r} has none; choose one with source dialogues"
+            raise Problem(f"{place}.objective is {self.objective.kind!r}, which {why}")
 
 
 def settle(
@@ -250,10 +247,8 @@ class _Lineage:
         optimizer, decay = later.optimizer or self.family.optimizer, 1.0
         if optimizer.weight_decay:
             if later.tokens is None:
-                raise Problem(
-                    f"{FILE}: the stage after {later.after} has no tokens, but its weight decay "
-                    "depends on tokens; set tokens, or an optimizer without weight decay"
-                )
+                mend = "set them, or an optimizer without weight decay, which depends on them"
+                raise Problem(f"{FILE}: the stage after {later.after} has no tokens; {mend}")
             shortened = later.tokens / self.family.tokens_per_step / steps
             decay = self.small.e_folds * shortened / self.ratio
         return {

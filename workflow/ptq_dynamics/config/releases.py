@@ -85,8 +85,7 @@ class Public(PlannedTrajectory):
 
 
 class PublicRun(Public):
-    """A released run, or a branch of its `trunk`. `batch` is in tokens. Averages take the
-    `averaged` revisions, if any are named."""
+    """A released run or branch of its `trunk`; `batch` in tokens. Averages take `averaged` ones."""
 
     trunk: str | None
     schedule: schedules.Schedule
@@ -102,10 +101,8 @@ def settle(
     """Return the scale with the families' models, public models by name, and reasons for gaps."""
     main = scale.corpora.get("main")
     if not isinstance(main, DatasetsCorpus):
-        raise Problem(
-            f"{file}: set miniatures to train models in place of public ones, or corpora.main with "
-            "source datasets to measure released checkpoints"
-        )
+        small = "miniatures to train models in place of public ones"
+        raise Problem(f"{file}: set {small}, or corpora.main with source datasets")
     models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
     require(f"{file}: models", "model", ["main"], scale.models)
     context = scale.models["main"].context
@@ -184,10 +181,9 @@ def _revisions(
         if number.isdecimal():
             step = int(number) * family.steps_each + offset
             if step <= last:
-                raise Problem(
-                    f"{place}.revisions has {name!r}, step {step:,}, after step {last:,} of the "
-                    "trunk or of the revision before; sort them, or set restarts"
-                )
+                before_it = f"step {last:,} of the trunk or of the revision before"
+                why = f"step {step:,}, after {before_it}; sort them, or set restarts"
+                raise Problem(f"{place}.revisions has {name!r}, {why}")
             last, tokens = step, round(before + (step - first) * each)
         elif not is_stage:
             raise Problem(f"{place}.revisions has {name!r}, where step_in finds no step")

@@ -104,10 +104,8 @@ class Run(PlannedTrajectory):
         corpus, read = self.trained(timeline).corpus, self.whole(timeline).model_shape(timeline)
         require(f"{place}.corpus", "corpus", [corpus], timeline.scale.corpora)
         if timeline.tokenized(self.trained(timeline)) != timeline.tokenized(read):
-            raise Problem(
-                f"{place}.corpus is {corpus!r}, whose tokenizer is not that of {read.corpus!r}, "
-                "the run's first corpus; choose a corpus with the same tokenizer"
-            )
+            why = f"whose tokenizer is not that of {read.corpus!r}, the run's first corpus"
+            raise Problem(f"{place}.corpus is {corpus!r}, {why}; choose one with the same")
 
 
 def nearest(points: list[Point], steps: range) -> set[Point]:
@@ -117,8 +115,7 @@ def nearest(points: list[Point], steps: range) -> set[Point]:
 
 class Whole(Run):
     """A run from fresh weights; its `batch` is in sequences. `floor` is a share of the peak rate.
-    `cooldown` and `shape` belong to schedule wsd. A cosine ends at its `horizon`, at or after the
-    end of the run."""
+    `cooldown` and `shape` are for schedule wsd. A cosine ends at its `horizon`, or with the run."""
 
     model: str = "main"
     schedule: Literal["constant", "wsd", "cosine", "inverse-sqrt"]
@@ -138,11 +135,8 @@ class Whole(Run):
     def _fits(self) -> "Whole":
         if (self.cooldown is not None) != (self.schedule == "wsd"):
             raise ValueError("schedule wsd needs a cooldown, and a cooldown needs schedule wsd")
-        horizon = self.horizon
-        if horizon is not None and (self.schedule != "cosine" or horizon < self.length):
-            raise ValueError(
-                f"horizon {horizon} needs schedule cosine and at least length {self.length}"
-            )
+        if self.horizon and (self.schedule != "cosine" or self.horizon < self.length):
+            raise ValueError(f"horizon needs schedule cosine and at least length {self.length}")
         return self
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
@@ -185,10 +179,8 @@ class Whole(Run):
         cooldown = timeline.steps(self.cooldown) if self.cooldown else 0
         warmup, steady = self.warmup_steps(timeline), timeline.steps(self.length) - cooldown
         if warmup >= steady:
-            raise Problem(
-                f"{place}.warmup is {warmup} steps, but {steady} come before the end or cooldown; "
-                "lower it, or make the run longer"
-            )
+            why = f"but {steady} come before the end or cooldown; lower it, or lengthen the run"
+            raise Problem(f"{place}.warmup is {warmup} steps, {why}")
 
 
 class Branch(Run):
@@ -247,11 +239,9 @@ class Branch(Run):
         step, kept = timeline.steps(self.at), trunk.state_steps(timeline)
         if step not in kept or self.at > trunk.length:
             near = sorted(kept, key=lambda other: abs(other - step))[:3]
-            raise Problem(
-                f"{place}.at is step {step}, where its trunk {self.trunk} keeps no state to branch "
-                f"from (the nearest: {near or 'none'}); change at, or state_every, state_at or "
-                "length of the trunk"
-            )
+            why = f"where its trunk {self.trunk} keeps no state (the nearest: {near or 'none'})"
+            mend = "change at, or state_every, state_at or length of the trunk"
+            raise Problem(f"{place}.at is step {step}, {why}; {mend}")
         if self.weights:
             ends = [point.step for point in timeline.checkpoints(self.weights)[-1:]]
             theirs = every[self.weights].model_shape(timeline).model.weights

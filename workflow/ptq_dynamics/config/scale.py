@@ -64,8 +64,7 @@ class Evaluation(Text):
 
 class CalibrationSet(Text):
     """Calibration text; `batch` is in blocks. Alternatively a set has `documents`, each cut to the
-    model's context and read alone. `draws` limits the calibration sets for each quantizer of a
-    figure."""
+    model's context and read alone. A quantizer of a figure has at most `draws` sets."""
 
     split = "calibration"
     documents: Count | None = None
@@ -93,8 +92,7 @@ class Curvature(Text):
 
 class LandscapeGrid(Text):
     """A square grid of side × side points that extends by the share `margin` beyond three
-    checkpoints. The loss on the grid, and what a model's blocks carry of the loss, are measured on
-    this validation text."""
+    checkpoints. Its losses, and what a model's blocks carry, are measured on this text."""
 
     split = "validation"
     side: Annotated[int, Field(ge=2)]
@@ -159,9 +157,8 @@ class Amounts(Strict):
 
 
 class Request(Amounts):
-    """Resources of one job of a rule, and the additional resources per billion weights of its
-    model. Only a cluster reads these numbers, times the number of the attempt. Results do not
-    depend on them."""
+    """Resources of one job of a rule, and more per billion weights of its model. Only a cluster
+    reads these numbers, times the number of the attempt. Results do not depend on them."""
 
     per_billion: Amounts = Amounts()
 

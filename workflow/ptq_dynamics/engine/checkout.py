@@ -16,10 +16,8 @@ def check(folder: Path) -> None:
     environment, that is the checkout that was installed last."""
     own = folder / "workflow" / PACKAGE
     if own.is_dir() and not own.samefile(SOURCES / PACKAGE):
-        raise Problem(
-            f"the code that runs is that of another checkout, {ROOT}; set PYTHONPATH=workflow, or "
-            "install this one into the environment: pip install --no-deps -e ."
-        )
+        mend = "set PYTHONPATH=workflow, or install this one: pip install --no-deps -e ."
+        raise Problem(f"the code that runs is that of another checkout, {ROOT}; {mend}")
 
 
 def environment() -> dict[str, str]:

@@ -253,8 +253,7 @@ def roots(stage: str, settings: Any) -> tuple[Node, ...]:
             kind: Any = type(value)
             found.add(Node(kind.__module__, kind.__qualname__))
             found |= {Node(f"{PACKAGE}.{each}", WHOLE) for each in getattr(kind, "scripts", ())}
-            is_model = isinstance(value, BaseModel)
-            names = kind.model_fields if is_model else kind.__dataclass_fields__
+            names = kind.model_fields if isinstance(value, BaseModel) else kind.__dataclass_fields__
             waiting += [getattr(value, name) for name in names]
     return tuple(sorted(found))
 

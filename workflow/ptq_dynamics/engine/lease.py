@@ -51,8 +51,7 @@ class Lease:
 
 @contextmanager
 def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
-    """Hold the lease `path`, and print a line if another process has it. A process that loses the
-    lease is terminated."""
+    """Hold the lease `path`; say if another process has it; end this process if it is lost."""
     lock = SoftFileLease(
         path,
         lease_duration=SECONDS,
@@ -84,8 +83,7 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
 
 def visible() -> list[str]:
     """List the devices that CUDA would see, without using CUDA."""
-    chosen = os.environ.get(VISIBLE)
-    if chosen is not None:
+    if (chosen := os.environ.get(VISIBLE)) is not None:
         return [name for name in map(str.strip, chosen.split(",")) if name not in ("", "-1")]
     try:
         command = ["nvidia-smi", "-L"]

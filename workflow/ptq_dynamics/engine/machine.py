@@ -19,10 +19,7 @@ CODE = (".py", ".smk", "Snakefile", ".yaml")
 READ = ("workflow", "config", "envs", "Snakefile", "pyproject.toml")  # parts that jobs read
 DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}  # by module
 # Distributions that compute for the one that imports them.
-BEHIND = {
-    "llmcompressor": ("compressed-tensors",),
-    "lm_eval": ("datasets", "jinja2", "tokenizers"),
-}
+BEHIND = {"llmcompressor": ["compressed-tensors"], "lm_eval": ["datasets", "jinja2", "tokenizers"]}
 
 
 @dataclass(frozen=True)
@@ -106,11 +103,11 @@ def commit(*more: str, root: Path = ROOT) -> Git | None:
     return Git(found, bool(edited), tuple(edited[:5]), tree)
 
 
-def history(root: Path = ROOT) -> set[str]:
+def history() -> set[str]:
     """Return the commits up to HEAD, and their trees; none in a shallow clone."""
     with suppress(OSError, subprocess.CalledProcessError):
-        if _git(root, "rev-parse", "--is-shallow-repository").strip() == "false":
-            return {*_git(root, "log", "--format=%H %T").split()}
+        if _git(ROOT, "rev-parse", "--is-shallow-repository").strip() == "false":
+            return {*_git(ROOT, "log", "--format=%H %T").split()}
     return set()
 
 
@@ -129,11 +126,9 @@ def versions(modules: Iterable[str], distributions: Iterable[str] = ()) -> dict[
     `distributions`; "absent" if one is not installed."""
     names = {DISTRIBUTION.get(name, name) for name in {*modules} - sys.stdlib_module_names}
     names |= {other for name in names for other in BEHIND.get(name, ())}
+    names |= {*distributions}
     # Without a build tag such as +cpu, results are up to date on other machines, too.
-    return {
-        name: (installed(name) or "absent").split("+")[0]
-        for name in sorted({*names, *distributions})
-    }
+    return {name: (installed(name) or "absent").split("+")[0] for name in sorted(names)}
 
 
 @cache

@@ -31,15 +31,13 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 class Paths:
-    """Paths of a result. A job with a `stem` shares its folder with others and owns the files named
-    STEM.*; any other job owns its whole folder."""
+    """Paths of a result: files STEM.* of a folder if the job has a `stem`, or the whole folder."""
 
     def __init__(self, folder: Path, stem: str | None = None) -> None:
         self.folder, self.stem = folder, stem
         self._prefix = f"{stem}." if stem else ""
-        self.manifest = self.part(MANIFEST)
-        self.record = self.part(RECORD)
-        self.spec = self.part(SPECIFICATION)
+        self.manifest = folder / f"{self._prefix}{MANIFEST}"
+        self.record, self.spec = (beside(self.manifest, each) for each in (RECORD, SPECIFICATION))
         self.log = folder / f".{self._prefix}log"
         self.lease = folder / f".{self._prefix}lease"
 
@@ -47,10 +45,6 @@ class Paths:
     def of(cls, job: Mapping[str, Any]) -> "Paths":
         """Return the paths of the job with this specification."""
         return cls(Path(job["folder"]), job["stem"])
-
-    def part(self, name: str) -> Path:
-        """Return the path of a part of the result: MANIFEST, RECORD, SPECIFICATION or ABSENT."""
-        return self.folder / f"{self._prefix}{name}"
 
     def works(self, identity: str = "") -> list[Path]:
         """List the work folders of this result, or those of the job with this identity."""

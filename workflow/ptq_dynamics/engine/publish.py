@@ -12,8 +12,7 @@ from pathlib import Path
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths
-from ptq_dynamics.engine.record import Record
+from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
 
@@ -43,9 +42,8 @@ def is_prepared(work: Path, paths: Paths) -> bool:
     return True
 
 
-def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None]) -> None:
-    """Remove the files of an earlier result, and move those of a finished one to their place.
-    `require` raises if this process has lost the lease."""
+def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[], None]) -> None:
+    """Put a finished result in the place of an earlier one; `require` raises without the lease."""
     require()
     shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
     names = sorted({file.split("/")[0] for file in made.files})
@@ -53,7 +51,11 @@ def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None])
     old = work / "old"
     shutil.rmtree(old, ignore_errors=True)
     old.mkdir()
-    for path in (paths.record, paths.manifest, paths.part(ABSENT)):  # these list the old files
+    for path in (
+        paths.record,
+        paths.manifest,
+        beside(paths.manifest, ABSENT),
+    ):  # these list the old files
         if path.exists():
             os.replace(path, old / path.name)
     if paths.stem is None:

@@ -6,13 +6,12 @@ process (`engine.warm`) if there is one. Imports are few, because hundreds of jo
 
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
-
-from ptq_dynamics.engine import signals
 
 VARIABLE = "PTQ_DYNAMICS_WARM"
 ALONE = b"-"  # the answer to a job that has to run without the warm process
@@ -26,6 +25,13 @@ QUIET = {
     "MPLBACKEND": "agg",
     "MATPLOTLIBRC": os.devnull,
 }
+
+
+def end_at_once() -> None:
+    """Let SIGINT end this process without a Python exception, as SIGTERM does."""
+    # A shell ignores SIGINT in processes that it starts in the background.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def delegate(job: Mapping[str, Any], **how: Any) -> int | None:
@@ -63,5 +69,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signals.end_at_once()
+    end_at_once()
     sys.exit(main())

@@ -23,9 +23,8 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, NoReturn
 
-from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.lease import VISIBLE, visible
-from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE
+from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE, end_at_once
 
 # By default, glibc returns large tensors to the system after each step and requests them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
@@ -158,7 +157,7 @@ def _serve_one(connection: socket.socket, descriptors: list[int], request: Any) 
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["directory"])
-        signals.end_at_once()
+        end_at_once()
         threading.Thread(target=_attend, args=(connection,), daemon=True).start()
         if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
             sys.modules["torch"].set_num_threads(int(threads))

@@ -9,16 +9,11 @@ SMALLEST = 1e-5  # smaller errors, also negative ones from noise, count as this
 EARLY = 0.1  # points before this share of the largest token count are left out
 # Features by law. Laws of tokens, at one size: Kumar et al. (arXiv 2411.04330), and Ouyang et al.
 # (2411.17691). The law of loss follows arXiv 2604.15167: errors rise once the loss converges.
-LAWS = {
-    "tokens": ("tokens",),
-    "loss": ("loss",),
-    "schedule": ("tokens", "peak", "decayed"),
-}
+LAWS = {"tokens": ("tokens",), "loss": ("loss",), "schedule": ("tokens", "peak", "decayed")}
 
 
 def features(table: pd.DataFrame) -> pd.DataFrame:
-    """Return log tokens, loss in nats, log peak rate, and the decayed share of this rate. `table`
-    has columns tokens, loss, lr and peak."""
+    """Return log tokens, loss, log peak rate and its decayed share, of tokens, loss, lr, peak."""
     return pd.DataFrame(
         {
             "tokens": np.log10(table.tokens.astype(float)),

@@ -23,12 +23,11 @@ Evaluations = Some[Evaluated]
 
 
 class Layout(Strict):
-    """A figure: curves × quantizers × metrics.
-    `curves` has trajectories by label; a curve with a run and its branch continues with the branch.
-    `draws` has quantizers with further calibration sets. A `headline` figure shows all seeds unless
-    its layout is `of_one_seed`; other figures show the first. A figure of a `group` is built where
-    it or the group is chosen; `all` leaves it out. In a `grouped` layout, curves named
-    "GROUP: NAME" have panels for every group."""
+    """A figure: curves × quantizers × metrics. `curves` has trajectories by label; a curve with a
+    run and its branch continues with the branch. `draws` has quantizers with further calibration
+    sets. A `headline` figure shows all seeds unless its layout is `of_one_seed`; other figures show
+    the first. A figure of a `group` is built where it or the group is chosen; `all` leaves it out.
+    In a `grouped` layout, curves named "GROUP: NAME" have panels for every group."""
 
     of_one_seed: ClassVar[bool] = False
     grouped: ClassVar[bool] = False

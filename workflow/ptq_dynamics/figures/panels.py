@@ -17,10 +17,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from ptq_dynamics.figures.curves import ABOUT, Curves
-from ptq_dynamics.figures.head import made_at, notes
 from ptq_dynamics.figures.places import RIGHT
-from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups
+from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups, rounded
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
+from ptq_dynamics.train.trajectory import Trajectory
 
 # Columns of the tables of all figures; docs/results.md describes them.
 PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
@@ -30,6 +30,7 @@ HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
 FEW = 5  # curves, for the legend of which half a text column has room
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 MOST = 5  # columns of the legend
+BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel"}
 FAINT = 0.4  # opacity of what is neither an end nor a level
 # The height of a spike over the highest median of neighbours, and the number of neighbours.
 SPIKE, NEIGHBOURS = 1.5, 9
@@ -99,9 +100,68 @@ class Sheet:
         if any(panel.right for panel in panels) and (table.axis == "right").any():
             line = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
             more = {**more, "learning rate (right axis)": line}
-        finish(figure, axes, made_at(self.settings, self.data.inputs), more, curves)
-        found = " ".join([*notes(self.settings, self.data.inputs), *said])
-        return Picture(figure, table, {"points": len(table), FINDING: found})
+        return self.picture(figure, axes, table, curves=curves, more=more, said=said)
+
+    def picture(
+        self,
+        figure: Figure,
+        axes: Iterable[Axes],
+        table: pd.DataFrame,
+        *,
+        curves: Sequence[str] = (),
+        more: Mapping[str, Artist] = {},
+        said: Sequence[str] = (),
+    ) -> Picture:
+        """Add one legend below the panels, unless there is only one curve, and the scale at the top
+        right. The legend has each label once, in the order of the curves, then `more`."""
+        found: dict[str, Artist] = {}
+        for ax in axes:
+            for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+                found.setdefault(label, handle)
+        found = {label: found[label] for label in curves if label in found} | found | dict(more)
+        if len(found) > 1:
+            columns = _columns([len(label) for label in found], figure.get_figwidth())
+            look: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
+            for shown in figure.legend(list(found.values()), list(found), **look).legend_handles:
+                if shown is not None:
+                    shown.set_alpha(1)
+        figure.suptitle(self._made_at(), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
+        finding = " ".join([*self._notes(), *said])
+        return Picture(figure, table, {"points": len(table), FINDING: finding})
+
+    def _made_at(self) -> str:
+        """Return one line on the figure's scale: name, parameters, tokens and seeds."""
+        runs = {run: Trajectory(self.data.inputs[run.label]) for run in self.settings.runs}
+        sizes = sorted({run.fact("parameters") for run in runs.values()})
+        size = " to ".join(dict.fromkeys(map(rounded, (sizes[0], sizes[-1]))))
+        small = {run.stands_for for run in runs} - {None}
+        kind = f" (miniature{'s' * (len(small) > 1)})" if small else ""
+        tokens = max(run.checkpoints[-1].tokens or 0 for run in runs.values())
+        seeds = _counted(len({run.seed for run in runs}), "seed")
+        seen = f", {rounded(tokens)} tokens" if tokens else ""
+        return f"{self.settings.scale}: {size} parameters{kind}{seen}, {seeds}"
+
+    def _notes(self) -> list[str]:
+        """Return notes on miniatures, the tool for GPTQ and calibration sets, and planned notes."""
+        quantizers = self.settings.quantizers
+        sizes = {
+            run.stands_for: rounded(Trajectory(self.data.inputs[run.label]).fact("parameters"))
+            for run in self.settings.runs
+            if run.stands_for
+        }
+        several = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        found = [f"Parameters of miniatures: {several}."] if len(sizes) > 1 else []
+        # A scale may use other settings than the figure names.
+        tools = dict.fromkeys(
+            BACKENDS[shown.method] + f" ({shown.draws[0]})" * (shown.draws[0] != shown.name)
+            for shown in quantizers
+            if shown.method in BACKENDS
+        )
+        sets = max((len(shown.draws) for shown in quantizers if shown.calibrated), default=0)
+        made = [f"GPTQ by {' and '.join(tools)}"] if tools else []
+        made += [_counted(sets, "calibration set")] if sets else []
+        found += [f"{', '.join(made)}."] if made else []
+        return [*found, *self.settings.notes]
 
     def _taken_over(self, table: pd.DataFrame) -> set[str]:
         """Return the names of runs that another run continues; their ends have no outline."""
@@ -139,27 +199,8 @@ def subplots(
     return figure, [axes[name] for name in names]
 
 
-def finish(
-    figure: Figure,
-    axes: Iterable[Axes],
-    scale: str,
-    more: Mapping[str, Artist] = {},
-    curves: Sequence[str] = (),
-) -> None:
-    """Add one legend below the panels, unless there is only one curve, and the scale at the top
-    right. The legend has each label once, in the order of the curves, then `more`."""
-    found: dict[str, Artist] = {}
-    for ax in axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    found = {label: found[label] for label in curves if label in found} | found | dict(more)
-    if len(found) > 1:
-        columns = _columns([len(label) for label in found], figure.get_figwidth())
-        look: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
-        for shown in figure.legend(list(found.values()), list(found), **look).legend_handles:
-            if shown is not None:
-                shown.set_alpha(1)
-    figure.suptitle(scale, x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
+def _counted(count: int, what: str) -> str:
+    return f"{count}\N{NO-BREAK SPACE}{what}{'' if count == 1 else 's'}"
 
 
 def _columns(lengths: Sequence[int], width: float) -> int:

@@ -24,8 +24,7 @@ class Line:
     area: float = END
 
 
-# Neighbours differ in hue, lightness, dash and marker. The colours are from the colour-blind safe
-# sets by Paul Tol and by Okabe and Ito.
+# Neighbours differ in hue, lightness, dash and marker. Colours are by Tol, and by Okabe and Ito.
 LINES = (
     Line("#332288", "-", "o"),
     Line("#CC3311", "--", "s"),

@@ -68,13 +68,9 @@ class Plan:
     def prefetched(self) -> list[str]:
         """Return the manifests of all downloads; `Problem` if the lock lacks a revision."""
         jobs = self.downloads()
-        lacking = [
-            f"{job.settings.repository}@{each.checkpoint.id}"
-            for job in jobs
-            if job.stage == "train.fetch"
-            for each in job.settings.revisions
-            if each.commit is None
-        ]
+        fetched = [job.settings for job in jobs if job.stage == "train.fetch"]
+        asked = [(each.repository, revision) for each in fetched for revision in each.revisions]
+        lacking = [f"{place}@{one.checkpoint.id}" for place, one in asked if one.commit is None]
         if lacking:
             some = f"{len(lacking)} revisions, such as {lacking[0]}"
             raise Problem(f"{LOCK} lacks {some}; run ptq-dynamics lock")
@@ -82,5 +78,5 @@ class Plan:
 
     def last(self) -> list[Job]:
         """Return the jobs of the chosen figures; all figures include the table of measurements."""
-        jobs = [self.figures.figure(name) for name in self.figures.chosen]
+        jobs = [self.figures.figure(name) for name in self.site.config.chosen]
         return [*jobs, self.figures.collect()] if self.site.config.is_whole else jobs

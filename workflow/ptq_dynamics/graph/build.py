@@ -12,9 +12,8 @@ from pathlib import Path
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure, require
-from ptq_dynamics.engine import checkout, lease, manifest, signals, specification, warm
+from ptq_dynamics.engine import checkout, lease, manifest, run, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST
-from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import FINDING, TABLE
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.site import Site
@@ -35,7 +34,7 @@ def prepare(sources: Path, *, is_main: bool) -> None:
     checkout.check(sources)
     os.environ.update(checkout.environment())
     if is_main:
-        signals.end_at_once()
+        run.end_at_once()
         # Snakemake ignores a profile that does not exist.
         places = (Path(), Path("profiles"), sources / "profiles")
         for name in re.findall(r"--workflow-profile[ =](\S+)", " ".join(sys.argv)):
@@ -88,10 +87,10 @@ def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
         write_atomically(path, text)
 
 
-def drop(site: Site, targets: Iterable[Job]) -> list[str]:
+def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:
     """Drop weights that the scale does not `keep` and that no job for the targets needs; return
     the folders of the results. Manifest and record stay, so a later job can rebuild the weights."""
-    keep, found, readers = site.config.scale.keep, list[str](), dict[str, list[Job]]()
+    keep, found, readers = site.config.scale.keep, list[str](), dict[str, list[specification.Job]]()
     for job in site.needed(targets):
         for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):
             if getattr(keep, site.rules[path], "all") != "all":

@@ -26,7 +26,7 @@ class Claims(Planner):
             place = f"workflow/ptq_dynamics/claims: {claim.name}"
             require(f"{place}.figures", "figure", claim.figures, self.plan.written)
             groups = {self.plan.written[name].group for name in claim.figures}
-            if groups != {None} and not {*claim.figures} <= {*self.plan.figures.chosen}:
+            if groups != {None} and not {*claim.figures} <= {*self.config.chosen}:
                 continue
             every[claim.name] = self._told(claim)
             if every[claim.name].unmeasured is None:
@@ -43,7 +43,7 @@ class Claims(Planner):
         if gone := [name for name in claim.figures if name not in self.config.figures]:
             why = f"figure {gone[0]} is left out at {self.scale.description}"
             return said.Told(says=claim.says, unmeasured=why)
-        if gone := [name for name in claim.figures if name not in self.plan.figures.chosen]:
+        if gone := [name for name in claim.figures if name not in self.config.chosen]:
             return said.Told(says=claim.says, unmeasured=f"figure {gone[0]} was not chosen")
         figure = self.config.figures[claim.figures[0]]
         runs = map(self.timeline.run, self.plan.trajectories.runs(figure.trajectories))
@@ -84,7 +84,7 @@ class Tables(Planner):
         metrics = (LOSS, QUANTIZATION_ERROR) if of_runs else TASK_METRICS
         held = {*get_args(Paired)} if of_runs else {*TASK_METRICS}
         for each in table.figures:
-            if each in self.plan.figures.chosen:
+            if each in self.config.chosen:
                 figure = self.config.figures[each]
                 if not held.isdisjoint(figure.metrics):
                     yield figure.model_copy(update={"metrics": metrics})

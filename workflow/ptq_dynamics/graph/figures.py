@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
+from functools import cache
 from itertools import chain, product
 from typing import Any, get_args
 
@@ -11,19 +11,13 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.settings import Shown, ShownRun, short
 from ptq_dynamics.graph.site import Planner
-from ptq_dynamics.measure import names
-from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS
+from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS, Evaluated
 from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.quantize.methods import Calibrated
 
 
 class Figures(Planner):
     """Jobs of figures, and of the table of all measurements."""
-
-    @cached_property
-    def chosen(self) -> list[str]:
-        """Names of the chosen figures."""
-        return [name for name in self.config.chosen if name in self.config.figures]
 
     @cache
     def figure(self, name: str) -> Job:
@@ -103,7 +97,7 @@ class Figures(Planner):
         measuring = self.plan.measuring
         for query in queries:
             metrics = {*query.metrics}
-            evaluated = not metrics.isdisjoint((*get_args(names.Evaluated), *TASK_METRICS))
+            evaluated = not metrics.isdisjoint((*get_args(Evaluated), *TASK_METRICS))
             probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
             quantizers = [FULL_PRECISION] if probes else []
             quantizers = measuring.quantizers(query) if evaluated else quantizers
@@ -120,7 +114,7 @@ class Figures(Planner):
     def collect(self) -> Job:
         """Return the job of all measurements of the chosen figures and their tables."""
         lacking = map(self.plan.tables.lacking, self.config.tables.values())
-        queries = chain(map(self.config.figures.__getitem__, self.chosen), *lacking)
+        queries = chain(map(self.config.figures.__getitem__, self.config.chosen), *lacking)
         series, inputs = self.measured(queries)
         settings = CollectSettings(series)
         return self.make("collect", "measure.collect", "measurements", inputs, settings)

@@ -14,7 +14,6 @@ from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSett
 from ptq_dynamics.measure.tasks.harness import HarnessSettings
 from ptq_dynamics.measure.tasks.made import MadeSettings
 from ptq_dynamics.quantize import environment
-from ptq_dynamics.quantize.environment import EnvironmentSettings
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
 
@@ -27,7 +26,7 @@ class Measuring(Planner):
         """Return the job of all measurements of a shard under a quantizer."""
         scale, shape = self.scale, self.shape(trajectory)
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
-        is_asked = scale.tasks is not None and self._is_asked(trajectory, quantizer, seed)
+        is_asked = self._is_asked(trajectory, quantizer, seed)
         tasks = scale.tasks.names if scale.tasks and is_asked else ()
         source = self.timeline.source(trajectory)
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
@@ -202,7 +201,7 @@ class Measuring(Planner):
         tool, lock, root = kind.method, f"envs/{kind.method}.txt", self.site.root
         # The other file locks the CUDA libraries of torch.
         digest = environment.digest(root / lock, root / "envs/cuda.txt")
-        settings = EnvironmentSettings(lock=lock, folder=f"envs/{tool}", digest=digest)
+        settings = environment.EnvironmentSettings(lock=lock, folder=f"envs/{tool}", digest=digest)
         job = self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
         return {"environment": [job.manifest]}
 

@@ -28,7 +28,7 @@ def typeset(plan: Any, theirs: Any) -> Job:
     """Return the paper's job; `theirs` is the plan of scale paper."""
     site, config = plan.site, plan.site.config
     scale = config.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
-    figures = [config.figures[name] for name in plan.figures.chosen]
+    figures = [config.figures[name] for name in config.chosen]
     shown = {run.name for figure in figures for run in plan.figures.runs(figure)}
     told = {
         "scale": {
@@ -39,7 +39,7 @@ def typeset(plan: Any, theirs: Any) -> Job:
         "figures": {
             name: _told(plan, name, figure)
             for name, figure in plan.written.items()
-            if figure.group is None or name in plan.figures.chosen
+            if figure.group is None or name in config.chosen
         },
         "tables": {name: table.title for name, table in config.tables.items()},
         "numbers": dict(_leaves({**numbers(site), "paper": numbers(theirs.site)})),
@@ -47,7 +47,7 @@ def typeset(plan: Any, theirs: Any) -> Job:
         "columns": COLUMNS,
         "regime": [each for each in beside(plan, theirs) if each["run"] in shown],
     }
-    needs = {f"figure {name}": plan.figures.figure(name) for name in plan.figures.chosen}
+    needs = {f"figure {name}": plan.figures.figure(name) for name in config.chosen}
     needs |= {"claims": plan.claims.judge(), "tables": plan.tables.write()}
     needs |= {"measurements": plan.figures.collect()}
     inputs = {label: [job.manifest] for label, job in needs.items()}
@@ -65,7 +65,7 @@ def _told(plan: Any, name: str, figure: Figure) -> dict[str, Any]:
         why = dict.fromkeys(reasons[each] for each in gone if each in reasons)
         missing = f"{config.scale.description} leaves out {', '.join(gone)}"
         missing += f" ({'; '.join(why)})" if why else ""
-    elif name not in plan.figures.chosen:
+    elif name not in plan.site.config.chosen:
         missing = "it was not chosen for this build"
     words = {"title": figure.title, "caption": figure.caption}
     return {**words, "without": gone, "missing": missing}
@@ -127,8 +127,7 @@ class Dimensionless:
 
     `e_folds`: sum over steps of the share of a weight that weight decay removes. `timescale`: steps
     in which it removes 1 - 1/e at the peak rate, as a share of the run; None without decay.
-    `warmup`, `cooldown`: shares of the run. `epochs`: passes over the text. `batch`: a step's share
-    of the tokens."""
+    `warmup`, `cooldown`, `batch` (one step): shares of the run. `epochs`: passes over the text."""
 
     peak: float
     tokens: float

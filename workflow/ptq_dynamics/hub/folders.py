@@ -28,8 +28,7 @@ class LocalFile:
 
 def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None]:
     """Return the subfolders with a checkpoint and the steps that `pattern` finds in their names, or
-    the folder itself without a step. Raises `Problem` if there is none, or two have the same
-    step."""
+    the folder itself without a step. Raises `Problem` if there is none, or a step occurs twice."""
     if not folder.is_dir():
         raise Problem(f"{folder} is no folder; correct the path")
     if not pattern.groups:
@@ -42,22 +41,18 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
         if not (path / CONFIG).is_file():
             # A checkpoint may have subfolders with the states of optimizers.
             if not is_one:
-                raise Problem(
-                    f"{path} has no {CONFIG}; save the whole model there, or move it away"
-                )
+                raise Problem(f"{path} has no {CONFIG}; save the whole model, or move it away")
         elif (other := found.setdefault(int(match[1]), path)) is not path:
             raise Problem(f"{path} has the step of {other}; give --step another pattern")
     if not found and not is_one:
-        raise Problem(
-            f"{folder} has no {CONFIG}, and no subfolder that has one is named as checkpoint-500; "
-            r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
-        )
+        why = "and no subfolder that has one is named as checkpoint-500"
+        mend = r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
+        raise Problem(f"{folder} has no {CONFIG}, {why}; {mend}")
     return {found[step]: step for step in sorted(found)} or {folder: None}
 
 
 def files(folder: Path) -> tuple[LocalFile, ...]:
-    """Return the files of the checkpoint in a folder. Raises `Problem` if its weights are not
-    complete safetensors."""
+    """Return the files of a checkpoint; `Problem` if its weights are no complete safetensors."""
     found, needed = listed(folder, is_of_checkpoint), {SAFE}
     names = {each.name for each in found}
     if SAFE not in names and (index := folder / (SAFE + INDEX)).is_file():

@@ -55,9 +55,8 @@ def read(path: Path = LOCK) -> Lock:
         return {}
     except ValidationError as error:
         first = " ".join(str(error).splitlines()[:3])
-        raise Problem(
-            f"{path} is no lock file ({first}); restore it, or run ptq-dynamics lock"
-        ) from None
+        mend = "restore it, or run ptq-dynamics lock"
+        raise Problem(f"{path} is no lock file ({first}); {mend}") from None
 
 
 def resolve(wanted: Wanted) -> Entry:
@@ -93,10 +92,8 @@ def _cached(wanted: Wanted) -> Entry:
             ]
             if found := files.choose(wanted.part, every):
                 return Entry(about.commit_hash, found)
-    raise Problem(
-        f"{wanted.repository}@{wanted.revision} is not complete in the hub's cache; unset "
-        "HF_HUB_OFFLINE to download it"
-    )
+    place = f"{wanted.repository}@{wanted.revision}"
+    raise Problem(f"{place} is not complete in the hub's cache; unset HF_HUB_OFFLINE")
 
 
 def _in_cache(repository: str) -> Iterator[Any]:
@@ -146,10 +143,8 @@ def _file(about: Any, source: Source) -> HubFile:
     if about.lfs is not None:
         return HubFile(about.rfilename, about.lfs.size, f"sha256:{about.lfs.sha256}")
     if about.size is None or about.blob_id is None:
-        raise Problem(
-            f"{source}: the hub lists {about.rfilename} without size and digest, as some mirrors "
-            "do; set HF_ENDPOINT to one that lists both, or unset it"
-        )
+        mend = "set HF_ENDPOINT to a mirror that lists both, or unset it"
+        raise Problem(f"{source}: the hub lists {about.rfilename} without size and digest; {mend}")
     return HubFile(about.rfilename, about.size, f"git-sha1:{about.blob_id}")
 
 

@@ -10,7 +10,6 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import specification
 from ptq_dynamics.measure import measurements, names
 from ptq_dynamics.measure.measurements import KEY
-from ptq_dynamics.measure.names import ERROR, VALUE
 from ptq_dynamics.provenance.archive import RELEASE, Archive, Result
 from ptq_dynamics.provenance.state import shortened
 
@@ -23,8 +22,8 @@ def compare(one: Path, other: Path) -> pd.DataFrame:
     """Return values `one` and `other` of every measurement of two folders or tables, the standard
     `error` of their difference (nan if unknown), and the `verdict`."""
     first, second = _table(one), _table(other)
-    found = pd.DataFrame({"one": first[VALUE], "other": second[VALUE]}).sort_index()
-    found["error"] = np.hypot(first[ERROR], second[ERROR])
+    found = pd.DataFrame({"one": first[names.VALUE], "other": second[names.VALUE]}).sort_index()
+    found["error"] = np.hypot(first[names.ERROR], second[names.ERROR])
     in_common = found.index.isin(first.index) & found.index.isin(second.index)
     difference = found.one - found.other
     equal = (difference == 0) | (found.one.isna() & found.other.isna())
@@ -43,7 +42,7 @@ def _table(place: Path) -> pd.DataFrame:
         raise Problem(f"{path} is missing; name a table of measurements, or a folder with one")
     try:
         frame = measurements.read(path)
-        frame = frame.astype({VALUE: float, ERROR: float})[list(measurements.COLUMNS)]
+        frame = frame.astype({names.VALUE: float, names.ERROR: float})[list(measurements.COLUMNS)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise Problem(f"{path} is no table of measurements ({reason})") from None

@@ -20,7 +20,7 @@ from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.lease import held
-from ptq_dynamics.engine.paths import ABSENT, RECORD, files
+from ptq_dynamics.engine.paths import ABSENT, RECORD, beside, files
 from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
@@ -80,9 +80,8 @@ def write_sums(scale: str) -> None:
 def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
     """Raise `Problem` unless one clean commit of the branch can build all results again."""
     if stale := [e for e in find(plan, jobs, deep=True) if e.state != "up to date"]:
-        raise Problem(
-            f"{len(stale):,} results are missing or outdated ({stale[0].manifest}); run make all"
-        )
+        some = f"{len(stale):,} results, such as {stale[0].manifest},"
+        raise Problem(f"{some} are missing or outdated; run make all")
     for name in ("CITATION.cff", ".zenodo.json"):
         named = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))["version"]
         if named != __version__:
@@ -107,7 +106,7 @@ def pack(jobs: list[Job], place: Path) -> None:
             kept = [name for name in result.files if name in MEASURED]
             parts |= {result.folder / name: result.file(name).read_bytes() for name in kept}
             if left := result.files.keys() - kept:
-                parts[paths.part(ABSENT)] = result.note(left).encode()
+                parts[beside(paths.manifest, ABSENT)] = result.note(left).encode()
             for path, content in parts.items():
                 # An entry from the file would hold its time and owner.
                 entry = tarfile.TarInfo(path.as_posix())
@@ -172,7 +171,7 @@ def _take(job: Job, root: Path) -> None:
             os.link(here, target) if is_right else shutil.copyfile(there, target)
         publish(work, paths, account, lease.require)
         if gone:
-            write_atomically(paths.part(ABSENT), own.note(gone))
+            write_atomically(beside(paths.manifest, ABSENT), own.note(gone))
         shutil.rmtree(work, ignore_errors=True)
 
 

@@ -8,7 +8,6 @@ from typing import Literal
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record, specification
-from ptq_dynamics.engine.record import Acceptance
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import label
@@ -74,12 +73,10 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
         other = [key for key in keys if canonical(known.job.get(key)) != canonical(now.get(key))]
         other += [p for p, digest in known.inputs.items() if specification.digest_of(p) != digest]
         if other:
-            raise Problem(
-                f"{label(now)} has another {', '.join(other)} than its result; accept covers "
-                "only code and libraries, so rebuild the result"
-            )
+            why = "than its result; accept covers only code and libraries, so rebuild the result"
+            raise Problem(f"{label(now)} has another {', '.join(other)} {why}")
         if differs := tuple(specification.differences(known.job, now)):
-            mine = Acceptance(reason, when, differs, known.identity)
+            mine = record.Acceptance(reason, when, differs, known.identity)
             changes.append((job, replace(known, job=now, accepted=(*known.accepted, mine))))
             lines.append(f"{label(now)}: {'; '.join(differs)}")
     for job, renewed in changes:

@@ -91,8 +91,7 @@ class Chain:
 
 
 def trace(text: str, archive: Archive) -> Chain:
-    """Trace a file of a result, a picture from elsewhere, or a row as `FILE.csv:ROW`, from 1.
-    Raises `Problem` if no record lists the file."""
+    """Trace a file, a lone picture, or a row, `FILE.csv:ROW`; `Problem` if no record has it."""
     found = ROW.fullmatch(text)
     path = Path(found[1] if found else text)
     if not path.is_file():
@@ -154,18 +153,14 @@ def _result(path: Path, archive: Archive) -> Result:
     if owner is not None and (carried is None or _is_verified(path, owner)):
         return owner
     if carried is None:
-        raise Problem(
-            f"{path} belongs to no result of this checkout; name a file below results or "
-            "figures, or a figure that this workflow drew"
-        )
+        mend = "name a file below results or figures, or a figure that this workflow drew"
+        raise Problem(f"{path} belongs to no result of this checkout; {mend}")
     scale, identity = carried
     for each in archive.every:
         if identity in (each.record.carried, each.record.identity):
             return each
-    raise Problem(
-        f"{path} has identity {identity[:16]} ({scale}), which matches no local record; run the "
-        "command in the checkout that drew the figure"
-    )
+    what = f"identity {identity[:16]} ({scale}), which matches no local record"
+    raise Problem(f"{path} has {what}; run the command in the checkout that drew the figure")
 
 
 def _owner(path: Path) -> Result | None:

@@ -51,8 +51,7 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
 
 
 def _figure(drawn: Manifest, name: str, title: str, caption: str) -> dict[str, Any]:
-    """Return a figure and its points without empty columns, each with its place in the picture and
-    the number of its inputs in `lineages`."""
+    """Return a figure and its points, with places in the picture and numbers of `lineages`."""
     with drawn.file(f"{name}.{TABLE}").open(encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file)]
     heads = [head for head in (rows or [{}])[0] if any(row[head] for row in rows)]
@@ -75,10 +74,8 @@ def _made(results: Collection[Result], missing: int) -> str:
     commits = ", ".join(sorted({str(each.record.git or "none") for each in results}))
     machines = ", ".join(sorted({each.record.machine.processor for each in results}))
     lost = f"; of {missing} more there is no record here" if missing else ""
-    return (
-        f"{len(results):,} results, made from {days[0]} to {days[-1]} by code of commit "
-        f"{commits}, on {machines}{lost}."
-    )
+    made = f"{len(results):,} results, made from {days[0]} to {days[-1]}"
+    return f"{made} by code of commit {commits}, on {machines}{lost}."
 
 
 def _claims(shown: Table) -> Iterator[dict[str, Any]]:

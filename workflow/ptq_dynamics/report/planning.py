@@ -26,7 +26,7 @@ class PageSettings(Strict):
 def page(plan: Plan) -> Job:
     """Return the job of the page; raises `Problem` if a claim or table is wrong."""
     site, inputs, figures = plan.site, {}, []
-    for name in sorted(plan.figures.chosen):
+    for name in sorted(site.config.chosen):
         inputs[f"figure {name}"] = [plan.figures.figure(name).manifest]
         about = site.config.figures[name]
         figures.append((name, about.title, " ".join(about.caption.split())))

@@ -92,8 +92,7 @@ def at_equal_loss(table: Any) -> Any:
 
 
 def interval(table: Any) -> tuple[float, float, float]:
-    """Return Spearman's ρ of columns x and y, with a 95 % interval from resampled runs and
-    seeds."""
+    """Return Spearman's ρ of columns x and y, with a 95 % interval by resampled runs and seeds."""
     table = table.reset_index(drop=True)
     grid = table.assign(row=table.index).pivot(index="segment", columns="seeds", values="row")
     chance, found = np.random.default_rng(0), list[float]()

@@ -12,7 +12,6 @@ from ptq_dynamics.base.fields import Share, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import GRID, POINTS
 from ptq_dynamics.figures.layout import Layout, Some, Text
-from ptq_dynamics.figures.settings import FINDING
 
 MARKS = {  # markers and labels of the three points
     "final": ("o", "final Θₖ"),
@@ -48,18 +47,14 @@ class Landscapes(Layout):
         previous = timeline.steps(self.landscape.previous)
         for quantizer in self.quantizers:
             if not timeline.config.quantizers[timeline.scale.used(quantizer)].by_layer:
-                raise Problem(
-                    f"{place}.quantizers: {quantizer} has no weights to compare; name another one"
-                )
+                raise Problem(f"{place}.quantizers: {quantizer} has no weights; name another one")
         for name in self.trajectories:
             final = timeline.measured(name)[-1].step or 0
             away = {final - (point.step or 0) for point in timeline.checkpoints(name)} - {0}
             if previous not in away:
                 near = sorted(away, key=lambda steps: abs(steps - previous))
-                raise Problem(
-                    f"{place}.landscape.previous is {previous} steps, but {name} has no checkpoint "
-                    f"so long before its end (the nearest: {near[:3]} steps)"
-                )
+                why = f"no checkpoint so long before its end (the nearest: {near[:3]} steps)"
+                raise Problem(f"{place}.landscape.previous is {previous} steps; {name} has {why}")
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
         """Return the losses in all planes, at the first seed."""
@@ -73,8 +68,7 @@ class Landscapes(Layout):
         """Draw the figure. The table has the grids and the points."""
         import pandas as pd
 
-        from ptq_dynamics.figures import head
-        from ptq_dynamics.figures.panels import Picture, columned, finish, subplots
+        from ptq_dynamics.figures.panels import columned, subplots
         from ptq_dynamics.figures.style import TEXT
 
         called, planes = sheet.data.called, dict[str, tuple[str, pd.DataFrame]]()
@@ -100,10 +94,8 @@ class Landscapes(Layout):
             filled = _draw_panel(ax, title, table, bounds)
         look: dict[str, Any] = {"format": "{x:.2g}", "aspect": 30, "pad": 0.01}
         figure.colorbar(filled, ax=axes, ticks=bounds, label="L − L(Θₖ) (nats/token)", **look)
-        finish(figure, axes[:1], head.made_at(sheet.settings, sheet.data.inputs))
         whole = whole.rename(columns={"point": "segment"}).assign(x_axis=ALONG, y_axis=ACROSS)
-        said = " ".join(head.notes(sheet.settings, sheet.data.inputs))
-        return Picture(figure, columned(whole), {"points": len(whole), FINDING: said})
+        return sheet.picture(figure, axes[:1], columned(whole))
 
 
 def _draw_panel(ax: Any, title: str, table: Any, bounds: np.ndarray) -> Any:

@@ -7,8 +7,7 @@ from ptq_dynamics.measure.names import CHECKPOINT, LOSS, QUANTIZATION_ERROR, TRA
 
 
 class Laws(Layout):
-    """A row for every quantizer, a panel for every law. A trunk and its branches are predicted from
-    all other runs."""
+    """A row for every quantizer, a panel for every law, which predicts runs from other trunks."""
 
     layout: Literal["laws"]
     quantizers: Some[str]

@@ -31,9 +31,7 @@ class Pca(Layout):
             models.setdefault((shape.model.weights, text), name)
         if len(models) > 1:
             several = ", ".join(sorted(models.values()))
-            raise Problem(
-                f"{place}.curves has trajectories of several models ({several}); keep one"
-            )
+            raise Problem(f"{place}.curves has several models ({several}); keep one")
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
         """Return the manifest of the principal components."""
