@@ -6,6 +6,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from subprocess import PIPE, Popen
+from unittest.mock import Mock
 
 import pandas as pd
 import psutil
@@ -41,6 +42,15 @@ def test_a_batch_is_shared_out_exactly(rows, count, most):
     assert torch.equal(torch.cat(counted), torch.arange(rows))
     assert len({len(parts) for parts in given}) == 1, "all exchange equally often"
     assert all(len(part) <= (most or rows) for parts in given for part, _ in parts)
+
+
+def test_each_process_reads_its_own_rows_alone():
+    asked = [[], []]
+    for rank, rows in enumerate(asked):
+        data = Mock(at=lambda step, mine, rows=rows: rows.append((step, mine)) or torch.zeros(0))
+        trainer = Mock(settings=Mock(batch=5, data_first=2), team=Team(rank, 2))
+        assert len([*train.ahead(data, trainer, range(4, 6))]) == 2
+    assert asked == [[(step, mine) for step in (2, 3, 3)] for mine in ([0, 1, 2], [3, 4])]
 
 
 def test_who_runs_a_job_says_how_many_train_it(monkeypatch):
