@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 import torch
 from ptq_dynamics.train.optimizers.ademamix import AdEMAMix
+from transformers import LlamaConfig, LlamaForCausalLM
 
 CHOSEN = {"betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.1, "beta3": 0.999, "alpha": 8.0}
 CHOSEN |= {"kind": "ademamix", "t_alpha_beta3": "1/10"}
@@ -92,3 +93,16 @@ def test_a_scale_changes_the_weight_decay_alone():
     never = AdEMAMix(**{**CHOSEN, "t_alpha_beta3": None})
     assert never.lasting(Fraction(1, 2)).t_alpha_beta3 is None
     assert found.lasting(Fraction(1, 2)).t_alpha_beta3 == Fraction(1, 20)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_of_all_matrices_an_exempt_embedding_alone_has_no_decay(tied):
+    sizes = dict.fromkeys(["vocab_size", "hidden_size", "intermediate_size"], 8)
+    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 1, "tie_word_embeddings": tied}
+    model = LlamaForCausalLM(LlamaConfig(**sizes))
+    found = AdEMAMix(**CHOSEN, exempt=["vectors", "embedding"]).make(model, BUDGET)
+    (still,) = (each["params"] for each in found.param_groups if not each["decays"])
+    alone = [
+        name for name, p in model.named_parameters() if p.ndim > 1 and any(p is q for q in still)
+    ]
+    assert alone == ["model.embed_tokens.weight"] and len(still) == 4, "and three norms"
