@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from support import Workspace, copy_results, specification
 from torch._dynamo.utils import counters
 from torch._inductor.compile_fx import compile_fx
+from torch._inductor.utils import run_and_get_code
 
 
 @pytest.fixture
@@ -100,7 +101,10 @@ def graphs(monkeypatch):
 @pytest.mark.slow
 def test_a_compiled_run_is_the_run(build, compiler, graphs):
     """In float32, where the two can be told apart; compiling takes nearly all of the time."""
-    plain, compiled = build(folder="plain"), build(compile=True)
+    plain = build(folder="plain")
+    compiled, codes = run_and_get_code(build, compile=True)
+    # Logits of 64 tokens are in memory once: neither the loss nor its gradient makes a copy of them.
+    assert sum(code.count("= empty_strided_cpu((64, 300)") for code in codes) == 1
     assert counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"], counters
     # Attention is plainly causal, as quick kernels ask, and the loss alone leaves the graph.
     (graph,) = graphs
