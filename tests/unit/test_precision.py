@@ -103,7 +103,7 @@ def test_a_compiled_run_is_the_run(build, compiler, graphs):
     """In float32, where the two can be told apart; compiling takes nearly all of the time."""
     plain = build(folder="plain")
     compiled, codes = run_and_get_code(build, compile=True)
-    # Logits of 64 tokens are in memory once: neither the loss nor its gradient makes a copy of them.
+    # Logits of 64 tokens are in memory once: neither the loss nor its gradient makes a copy.
     assert sum(code.count("= empty_strided_cpu((64, 300)") for code in codes) == 1
     assert counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"], counters
     # Attention is plainly causal, as quick kernels ask, and the loss alone leaves the graph.
