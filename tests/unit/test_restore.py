@@ -1,16 +1,12 @@
 """Results known but absent: dropped files come back when a job needs them, as they were."""
 
 import json
-import os
 import shutil
 from dataclasses import replace
-from unittest.mock import Mock
 
 import pytest
-import torch
-from ptq_dynamics.engine import execute, manifest, record
+from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.machine import Device
-from ptq_dynamics.train import processes
 from support import artifacts, differing, wait_until
 from toy import NAMES, Toy
 
@@ -165,16 +161,3 @@ def test_other_bytes_cost_nothing_and_on_a_gpu_they_may_agree(toy, device, outco
     assert toy.settle(**CHOICE, title="sum")["total"]
     reader.write_bytes(first)
     assert not toy.settle(**CHOICE)["total"]
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_restored_run_has_its_processes_or_the_gpus_that_are_here(toy, device, monkeypatch):
-    path, given = toy.folder / "results/walk/record.json", {}
-    path.write_text(replace(record.read(path), device=Device(device), processes=8).text())
-    monkeypatch.setattr(
-        execute.processes, "run", lambda _, names, **how: given.update(names) or Mock(returncode=0)
-    )
-    execute.again(path, "restore")
-    monkeypatch.setattr(os, "environ", given)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(device == "cuda"))
-    assert processes.wanted(8) == (8 if device == "cpu" else 1)
