@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 import torch
 from ptq_dynamics.train.optimizers.ademamix import AdEMAMix
+from transformers import LlamaConfig, LlamaForCausalLM
 
 CHOSEN = {"betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.1, "beta3": 0.999, "alpha": 8.0}
 CHOSEN |= {"kind": "ademamix", "t_alpha_beta3": "1/10"}
@@ -92,3 +93,12 @@ def test_a_scale_changes_the_weight_decay_alone():
     never = AdEMAMix(**{**CHOSEN, "t_alpha_beta3": None})
     assert never.lasting(Fraction(1, 2)).t_alpha_beta3 is None
     assert found.lasting(Fraction(1, 2)).t_alpha_beta3 == Fraction(1, 20)
+
+
+def test_of_all_matrices_an_exempt_embedding_alone_has_no_decay():
+    sizes = {"hidden_size": 8, "num_attention_heads": 1, "num_hidden_layers": 1}
+    for tied in (False, True):
+        model = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=tied))
+        still = AdEMAMix(**CHOSEN, exempt=["vectors", "embedding"]).groups(model)[1]["params"]
+        (matrix,) = (each for each in still if each.ndim > 1)
+        assert matrix is model.get_input_embeddings().weight

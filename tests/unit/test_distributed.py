@@ -6,6 +6,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from subprocess import PIPE, Popen
+from unittest.mock import Mock, call
 
 import pandas as pd
 import psutil
@@ -14,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import record
+from ptq_dynamics.engine import execute, record
 from ptq_dynamics.train import processes, train
 from ptq_dynamics.train.processes import GPUS, PROCESSES, Team
 from ptq_dynamics.train.train import Trainer
@@ -41,6 +42,25 @@ def test_a_batch_is_shared_out_exactly(rows, count, most):
     assert torch.equal(torch.cat(counted), torch.arange(rows))
     assert len({len(parts) for parts in given}) == 1, "all exchange equally often"
     assert all(len(part) <= (most or rows) for parts in given for part, _ in parts)
+
+
+def test_each_process_reads_its_own_rows_alone():
+    for rank, mine in enumerate(([0, 1, 2], [3, 4])):
+        data = Mock(at=Mock(return_value=torch.zeros(0)))
+        trainer = Mock(settings=Mock(batch=5, data_first=2), team=Team(rank, 2))
+        assert len([*train.ahead(data, trainer, range(4, 6))]) == 2
+        assert data.at.mock_calls == [call(step, mine) for step in (2, 3, 3)]
+
+
+@pytest.mark.parametrize(("device", "count"), [("cpu", 8), ("cuda", 1)])
+def test_a_restored_run_has_its_processes_or_the_gpus_here(device, count, monkeypatch):
+    made, started = Mock(device=Mock(kind=device), threads=1, processes=8), Mock()
+    monkeypatch.setattr(execute.record, "read", lambda _: made)
+    monkeypatch.setattr(execute.processes, "run", started)
+    execute.again(ROOT, "restore")
+    monkeypatch.setattr(os, "environ", started.call_args.args[1])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count % 8)
+    assert processes.wanted(8) == count
 
 
 def test_who_runs_a_job_says_how_many_train_it(monkeypatch):

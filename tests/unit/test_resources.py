@@ -20,8 +20,9 @@ def test_limits_grow_with_the_attempt_and_models_with_their_weights():
     found = plan("paper").resources
     first, third = found.ask("train"), found.ask("train", 3)
     assert first["gpu"] == third["gpu"] == 8
-    for key in ("mem_mb", "runtime"):
-        assert third[key] == 3 * first[key]
+    assert third["mem_mb"] == 3 * first["mem_mb"]
+    assert found.ask("landscape", 3)["runtime"] == 3 * found.ask("landscape")["runtime"]
+    assert third["runtime"] == 1440, "partitions end"
     small, large = (
         found.ask("measure", 1, {"trajectory": name}) for name in ("wsd-3e-3", "olmo2-32b")
     )

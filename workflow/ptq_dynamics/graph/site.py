@@ -35,6 +35,7 @@ PLACES = {
 }
 # Rules by the names of targets.
 BY_NAME = {"claims": "judge", "tables": "tabulate", "paper": "typeset", "backends": "comparison"}
+DAY = 1440  # minutes; usual partitions allow no more
 # Rules whose jobs use the scale's number of threads; others use one.
 COMPUTING = {"corpus", "train", "average", "measure", "curvature", "landscape", "components"}
 
@@ -137,7 +138,7 @@ class Resources(Planner):
         more, billions = asked.per_billion, self.parameters(about[0]) / 1e9 if about else 0
         found = {
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
-            "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),
+            "runtime": max(1, min(DAY, ceil(attempt * (asked.minutes + billions * more.minutes)))),
         }
         if asked.gpus or more.gpus:
             found["gpu"] = ceil(asked.gpus + attempt * billions * more.gpus)

@@ -3,7 +3,8 @@ trunk (with the weights of an average, if it has one), or from the weights of an
 stage after pre-training.
 
 Only initial weights and data order are random, and both follow from the seed. A state therefore has
-weights, moments of the optimizer and the step, and an interrupted run resumes to the same bits.
+weights, moments of the optimizer and the step. An interrupted run resumes, on a CPU to the same
+bits.
 """
 
 import csv
