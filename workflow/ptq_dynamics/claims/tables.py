@@ -18,13 +18,12 @@ from ptq_dynamics.measure import names
 # Places along a trajectory, as heads of columns name them.
 BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
 # Keys of a claim's row in claims.json by the heads of their columns.
-SEEN = "Smallest effect seen"
 NUMBERS = {
     "Published": "published",
     "Measured": "value",
     "From": "low",
     "To": "high",
-    SEEN: "smallest",
+    "Smallest effect seen": "smallest",
 }
 
 
