@@ -17,7 +17,7 @@ ROOMS = ["base", "models", "engine", "hub", "corpus", "train", "quantize", "meas
 ROOMS += ["figures", "claims", "paper", "config", "graph", "provenance", "report", "cli"]
 # Lines at most, by what git lists: lower a number when the count falls, never raise it.
 BUDGETS = {
-    "package and rules": (["workflow/*.py", "workflow/*.smk", "workflow/*Snakefile"], 17_885),
+    "package and rules": (["workflow/*.py", "workflow/*.smk", "workflow/*Snakefile"], 17_884),
     "tests": (["tests"], 14_805),
     "docs": (["docs/*.md"], 900),
 }

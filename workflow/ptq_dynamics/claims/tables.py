@@ -17,14 +17,6 @@ from ptq_dynamics.measure import names
 
 # Places along a trajectory, as heads of columns name them.
 BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
-# Keys of a claim's row in claims.json by the heads of their columns.
-NUMBERS = {
-    "Published": "published",
-    "Measured": "value",
-    "From": "low",
-    "To": "high",
-    "Smallest effect seen": "smallest",
-}
 
 
 def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
@@ -106,12 +98,14 @@ def of_tasks(filled: Filled, curves: Bootstrap) -> Table:
 def of_claims(title: str, judged: Mapping[str, Any]) -> Table:
     """Return a table of the numbers of all claims; the first row of a claim has its outcome."""
     rows = list[dict[str, Cell]]()
+    numbers = {"Published": "published", "Measured": "value", "From": "low", "To": "high"}
+    numbers |= {"Smallest effect seen": "smallest"}
     for claim in judged["claims"]:
         about = {"No.": str(claim["number"] or ""), "Claim": claim["says"]}
         about["Outcome"] = claim["outcome"] + (f" ({claim['why']})" if "why" in claim else "")
         for one in claim["rows"] or [{"says": "", "unit": ""}]:
             rows.append({**about, "Number": one["says"], "Unit": one["unit"] or "ratio"})
-            known = {head: one.get(key) for head, key in NUMBERS.items()}
+            known = {head: one.get(key) for head, key in numbers.items()}
             rows[-1] |= {head: None if n is None else Number(n) for head, n in known.items()}
             covers = "covers the published value" if one.get("covers") else ""
             rows[-1]["Remark"] = one.get("why", "") or covers
