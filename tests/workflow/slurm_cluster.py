@@ -6,6 +6,7 @@ touches no configuration of the system.
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -14,6 +15,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import psutil
 
 PROGRAMS = ("setpriv", "munged", "slurmctld", "slurmd", "sbatch", "srun")
 NODES = ("n1", "n2")
@@ -54,11 +57,32 @@ class Cluster:
     def stop(self) -> None:
         """End all jobs and daemons."""
         with contextlib.suppress(subprocess.SubprocessError, OSError, TimeoutError):
-            self.run("scancel", "--user=root", "--full")
-            _until("the queue to be empty", lambda: not self.queue(), 10)
+            self.clear()
         for process in reversed(self._processes.values()):
             process.kill()
             process.wait()
+
+    def clear(self) -> None:
+        """End all jobs."""
+        self.run("scancel", "--user=root", "--full")
+        _until("the queue", lambda: not self.run("squeue", "-h"))
+
+    def lose(self, node: str) -> None:
+        """Kill a node with its jobs, and start it again; SLURM has to queue these jobs again."""
+        jobs = self.run("squeue", "-h", "-r", "-t", "R", "-w", node, "-o", "%A").split()
+        self._processes[node].kill()
+        self._processes[node].wait()
+        own = {"SLURM_CONF": self.environment["SLURM_CONF"], "SLURMD_NODENAME": node}
+        for each in psutil.process_iter(["environ"]):
+            with contextlib.suppress(psutil.Error, AttributeError):  # without parent
+                if own.items() <= (each.info["environ"] or {}).items():
+                    if each.parent().name() == "slurmstepd":
+                        each.parent().kill()
+                    each.kill()
+        time.sleep(15)  # a job that is missing from a node might be starting
+        self._run(node, "slurmd", "-D", "-N", node)
+        ended, told = re.compile("Restarts=[1-9]|=COMPLETED"), ("scontrol", "show", "job")
+        _until("SLURM", lambda: all(ended.search(self.run(*told, job)) for job in jobs))
 
     def run(self, *command: str) -> str:
         """What a command of SLURM prints."""
@@ -67,10 +91,6 @@ class Cluster:
         )
         done.check_returncode()
         return done.stdout
-
-    def queue(self) -> list[str]:
-        """Id of each task that has not ended."""
-        return self.run("squeue", "-h", "-r", "-o", "%i").split()
 
     def _configure(self) -> None:
         folder = self.folder
@@ -91,14 +111,14 @@ class Cluster:
             "ClusterName=ptq", f"SlurmctldHost={host}(127.0.0.1)",
             f"SlurmctldPort={self._controller}", "SlurmUser=root", "SlurmdUser=root",
             # Jobs that are queued again wait for so many seconds, else for two minutes.
-            "AuthType=auth/munge", f"AuthInfo=socket={socket_of_munge},cred_expire=30",
+            "AuthType=auth/munge", f"AuthInfo=socket={socket_of_munge},cred_expire=15",
             "CryptoType=crypto/munge",
             f"StateSaveLocation={folder}/state", f"SlurmdSpoolDir={folder}/spool-%n",
             f"SlurmctldPidFile={folder}/slurmctld.pid", f"SlurmdPidFile={folder}/%n.pid",
             f"SlurmctldLogFile={folder}/slurmctld.log", f"SlurmdLogFile={folder}/%n.log",
             "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "MpiDefault=none",
             "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU_Memory",
-            "DefMemPerCPU=500", "ReturnToService=2", "SlurmdTimeout=20",
+            "DefMemPerCPU=500", "ReturnToService=2", "SlurmdTimeout=20", "BatchStartTimeout=1",
             "SlurmdParameters=config_overrides", "JobRequeue=1", "MinJobAge=300", "KillWait=10",
             "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=5",
             *(f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "

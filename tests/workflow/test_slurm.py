@@ -1,17 +1,21 @@
 """Builds on a real SLURM cluster of two virtual nodes, which this machine is for a while, by
 Snakemake's own executor and profiles/slurm.
 
-`make test-slurm` installs what it takes.
+`make test-slurm` installs what it takes. It kills three times, and SLURM_KILLS=20 more often.
 """
 
+import filecmp
 import os
-import signal
+import random
+import shutil
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import cycle
 from pathlib import Path
-from subprocess import STDOUT, Popen, run
+from subprocess import STDOUT, Popen
 
 import psutil
 import pytest
@@ -21,7 +25,7 @@ from slurm_cluster import Cluster, missing, running
 from support import plan
 
 PLUGINS = Path(os.environ.get("SLURM_PLUGINS") or Path(sys.prefix) / "slurm")
-TRUNK = f"results/smoke/train/constant-3e-3/seed-{SEED}"
+KINDS, KILLS = ("head", "node", "job"), int(os.environ.get("SLURM_KILLS") or 3)
 PATIENCE = 1200  # seconds
 # The project's profile, and one that a lab has for all its workflows.
 OWN, LAB = ("--workflow-profile", "profiles/slurm"), ("--profile", "lab")
@@ -30,6 +34,7 @@ STOCK = "executor: slurm\njobs: 20\nretries: 1\ndefault-resources: {slurm_partit
 QUICK = (
     *("--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"),
     *("--slurm-no-account", "--latency-wait", "5", "--slurm-status-command", "squeue"),
+    *("--retries", str(KILLS)),
 )
 
 
@@ -49,34 +54,25 @@ class Build:
     project: Project
     cluster: Cluster
     output: Path
+    known: dict[str, bytes] = field(default_factory=dict)
 
     def start(self, *profile):
         """Start a build under a profile; what it prints is kept."""
-        own = self.project.folder / "workflow"
+        folder, command = self.project.folder, self.project.on_cluster(*profile, *QUICK)
+        paths = {"PYTHONPATH": f"{folder / 'workflow'}:{PLUGINS}"}
+        how = {"cwd": folder, "env": self.cluster.environment | paths, "start_new_session": True}
         with self.output.open("ab") as output:
-            return Popen(
-                self.project.on_cluster(*profile, *QUICK),
-                cwd=self.project.folder,
-                env={**self.cluster.environment, "PYTHONPATH": f"{own}:{PLUGINS}"},
-                stdout=output,
-                stderr=STDOUT,
-                start_new_session=True,
-            )
+            return Popen(command, **how, stdout=output, stderr=STDOUT)
 
-    def end(self, process):
-        """Wait for the end of a build that succeeds."""
-        assert process.wait(PATIENCE) == 0, self.output.read_text()[-3000:]
-
-    def until(self, holds, process):
-        """Wait until something holds, while the build goes on."""
-        end = time.monotonic() + PATIENCE
-        while not holds():
-            assert process.poll() is None and time.monotonic() < end, self.output.read_text()[
-                -3000:
-            ]
+    def status(self, process, seconds):
+        """Status of a build after so many seconds, or None; keep each record as it first was."""
+        end = time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < end:
+            self.known = self.records() | self.known
             time.sleep(0.1)
+        return process.poll()
 
-    @property
+    @cached_property
     def jobs(self):
         chosen = plan("smoke", self.project.folder / "config", seed=SEED, figures=["fig04"])
         return list(chosen.site.needed(chosen.last()))
@@ -86,16 +82,20 @@ class Build:
         files = {job.folder: self.project.folder / job.paths.record for job in self.jobs}
         return {name: file.read_bytes() for name, file in files.items() if file.exists()}
 
+    def clear(self):
+        """Remove measurements and figure, and jobs of builds that were killed."""
+        self.cluster.clear()
+        for place in ("results/smoke/measure", "figures/smoke"):
+            shutil.rmtree(self.project.folder / place, ignore_errors=True)
+        self.known = self.records()
+
     def compare(self, built):
-        """All that figure 4 is made of has the bytes of a build on this machine alone."""
-        jobs, differing = self.jobs, []
-        for job in jobs:
-            found = manifest.read(built.folder / job.manifest)
-            for path in (f"{job.folder}/{name}" for name in found.files):
-                here, there = self.project.folder / path, built.folder / path
-                if not here.exists() or here.read_bytes() != there.read_bytes():
-                    differing.append(path)
-        assert len(jobs) > 10 and not differing, differing[:5]
+        """No result was built twice, and all have the bytes of a build on this machine alone."""
+        assert self.known.items() <= self.records().items()
+        for job in self.jobs:
+            for name in manifest.read(built.folder / job.manifest).files:
+                here, there = (each.folder / job.folder / name for each in (self.project, built))
+                assert filecmp.cmp(here, there, shallow=False), here
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def build(cluster, tmp_path):
     yield Build(project, cluster, tmp_path / "output.txt")
     for process in at_work(project, "snakemake"):
         process.kill()
-    run(["scancel", "--user=root"], env=cluster.environment, check=False)
+    cluster.clear()
 
 
 def at_work(project, word):
@@ -116,29 +116,32 @@ def at_work(project, word):
                 yield process
 
 
-def test_a_killed_build_and_a_killed_job_go_on_to_equal_bytes(build, built):
-    """Snakemake is killed while jobs run, and started again with a lab's profile alone: jobs that
-    were submitted go on, and no result is built twice; a job that is killed is tried again; and all
-    results have the bytes of a build on one machine."""
+def test_killed_builds_end_with_the_bytes_of_one_machine_under_each_profile(build, built):
+    """Killed are Snakemake, whose jobs go on, a node, whose jobs SLURM queues again, and a job."""
     (build.project.folder / "lab").mkdir()
     (build.project.folder / "lab/config.yaml").write_text(STOCK)
-    first = build.start(*OWN)
-    trunk = build.project.folder / TRUNK
-    build.until(lambda: list(trunk.glob(".work*")), first)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    assert build.cluster.queue()
-    before = build.records()
-    second, job = build.start(*LAB), "ptq_dynamics.engine.run"
-    build.until(lambda: build.records().keys() > before.keys(), second)
-    build.until(lambda: any(at_work(build.project, job)), second)
-    for each in at_work(build.project, job):
-        with suppress(psutil.Error):
-            each.kill()
-    build.end(second)
-    build.compare(built)
-    after = build.records()
-    assert all(after[folder] == record for folder, record in before.items())
+    killed = []
+    for profile, most in cycle(((OWN, KILLS - KILLS // 3), (LAB, KILLS))):
+        build.clear()
+        process = build.start(*profile)
+        while len(killed) < most and build.status(process, random.uniform(2, 10)) is None:
+            kind, jobs = KINDS[len(killed) % 3], at_work(build.project, "ptq_dynamics.engine.run")
+            with suppress(psutil.Error, IndexError):  # no job is running
+                about = random.choice([*jobs]).environ()
+                if kind == "head":
+                    process.kill()
+                    process = build.start(*profile)
+                elif kind == "node":
+                    build.cluster.lose(about["SLURMD_NODENAME"])
+                else:
+                    how = random.choice([[], ["--signal=KILL", "--full"]])
+                    build.cluster.run("scancel", "--quiet", *how, about["SLURM_JOB_ID"])
+                killed.append(kind)
+                print(f"killed: {' '.join(killed)}", flush=True)
+        assert build.status(process, PATIENCE) == 0, build.output.read_text()[-3000:]
+        build.compare(built)
+        if len(killed) == KILLS and profile is LAB:
+            break
     # With nothing to do, nothing is sent.
-    build.end(build.start(*OWN))
-    assert build.records() == after
+    assert build.start(*OWN).wait() == 0
+    build.compare(built)
