@@ -88,7 +88,7 @@ def plain(settings, data: Tokens, folder: Path):
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
-    return loop, float
+    return loop, {}, float
 
 
 def ours(settings, data: Tokens, folder: Path):
@@ -97,6 +97,7 @@ def ours(settings, data: Tokens, folder: Path):
     trainer = train.Trainer(settings, folder, folder)
     optimizing = trainer._optimizer.step = Clock(trainer._optimizer.step)
     reading, saving = Clock(next), Clock(trainer.save)
+    clocks = {"input": reading, "optimizer": optimizing}
 
     def loop(steps):
         batches = train.ahead(data, trainer, steps)
@@ -105,12 +106,12 @@ def ours(settings, data: Tokens, folder: Path):
 
     def parts(whole):
         saving(state := folder / "state")
-        shares = {"input": reading.seconds / whole, "optimizer": optimizing.seconds / whole}
+        shares = {name: clock.seconds / whole for name, clock in clocks.items()}
         shares["saving"] = saving.seconds / max(train.EVERY, state.stat().st_size / train.RATE)
         size = sum(each.numel() for each in trainer.model.parameters())
         return trainer.device.type, trainer.tokens_per_step, size, shares
 
-    return loop, parts
+    return loop, clocks, parts
 
 
 def serve(make, scale: str, folder: Path, pipe) -> None:
@@ -119,8 +120,10 @@ def serve(make, scale: str, folder: Path, pipe) -> None:
     torch.set_num_threads(made.site.config.scale.threads)
     name = next(iter(made.site.config.figures["fig04"].curves.values()))[0]
     settings = made.trajectories.train(name).settings
-    loop, parts = make(settings, Tokens(folder / "tokens.bin", settings), folder)
+    loop, clocks, parts = make(settings, Tokens(folder / "tokens.bin", settings), folder)
     loop(range(2))  # compiles, too
+    for clock in clocks.values():
+        clock.seconds = 0.0
     took = 0.0
     for steps in iter(pipe.recv, 0):
         clock = Clock(loop)
@@ -140,7 +143,7 @@ def main(scale: str) -> None:
             (own := Path(folder, make.__name__)).mkdir()
             pipes[make], end = spawn.Pipe()
             with patch.dict(os.environ, environment):
-                spawn.Process(target=serve, args=(make, scale, own, end)).start()
+                spawn.Process(target=serve, args=(make, scale, own, end), daemon=True).start()
             end.close()
 
         def turn(make, steps):
@@ -173,3 +176,5 @@ if __name__ == "__main__":
         main(sys.argv[1])
     except Problem as problem:
         sys.exit(f"error: {problem}")
+    except (EOFError, BrokenPipeError):
+        sys.exit("error: a process of the bench ended (out of memory?)")

@@ -113,5 +113,5 @@ def test_a_recipe_for_other_layers_is_one_line(calibration, tmp_path):
 
 def test_a_landscape_needs_weights_of_layers(tmp_path):
     config = tiny_config(tmp_path, figures={"fig08": {"quantizers": ["rotated-4bit"]}})
-    with pytest.raises(Problem, match=r"fig08\.quantizers: rotated-4bit has no weights; name"):
+    with pytest.raises(Problem, match=r"fig08\.quantizers: rotated-4bit has no weights to compare"):
         plan("smoke", config, figures=["fig08"])

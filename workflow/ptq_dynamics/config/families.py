@@ -136,7 +136,7 @@ AnyFamilyRun = Annotated[
 
 
 class Local(Strict):
-    """Checkpoints in subfolders of a `folder`; the one group of `step` finds the step in names."""
+    """Checkpoints in subfolders of a `folder`; the group of the pattern `step` is the step."""
 
     folder: str
     step: re.Pattern[str] = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")

@@ -26,7 +26,7 @@ from ptq_dynamics.train.trajectory import step_id
 
 
 class InSmall(Run):
-    """A run with the scale's rate `used_lr`, optimizer and warmup; `unknown` is uncertain of it."""
+    """A run with the scale's rate `used_lr`, optimizer and warmup; `unknown`: uncertain facts."""
 
     used_lr: Rate
     length: Share
@@ -247,7 +247,7 @@ class _Lineage:
         optimizer, decay = later.optimizer or self.family.optimizer, 1.0
         if optimizer.weight_decay:
             if later.tokens is None:
-                mend = "set them, or an optimizer without weight decay, which depends on them"
+                mend = "set them (weight decay needs them), or a weight decay of 0"
                 raise Problem(f"{FILE}: the stage after {later.after} has no tokens; {mend}")
             shortened = later.tokens / self.family.tokens_per_step / steps
             decay = self.small.e_folds * shortened / self.ratio

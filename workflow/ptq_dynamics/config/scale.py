@@ -92,7 +92,7 @@ class Curvature(Text):
 
 class LandscapeGrid(Text):
     """A square grid of side × side points that extends by the share `margin` beyond three
-    checkpoints. Its losses, and what a model's blocks carry, are measured on this text."""
+    checkpoints. Its losses, and what a model's blocks carry of the loss, are measured on it."""
 
     split = "validation"
     side: Annotated[int, Field(ge=2)]

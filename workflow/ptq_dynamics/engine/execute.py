@@ -207,13 +207,14 @@ def restore(result: Manifest) -> None:
 
 
 def again(path: Path, purpose: Literal["restore", "compare"]) -> bool:
-    """Run the job of a record in its own process, with the recorded number of threads, and of
-    processes (GPUs: at most); return whether it succeeded. A failed job has printed its error."""
+    """Run the job of a record in its own process, with the recorded number of threads and
+    processes, or on at most so many GPUs; return whether it succeeded. A failed job has printed its
+    error."""
     made = record.read(path)
     names = {"OMP_NUM_THREADS", *(name for name in os.environ if name.endswith("_NUM_THREADS"))}
     environment = {**os.environ, **dict.fromkeys(names, str(made.threads))}
-    count = "PROCESSES" if made.device.kind == "cpu" else "GPUS"
-    environment[f"PTQ_DYNAMICS_{count}"] = str(made.processes)
+    on_cpu, count = made.device.kind == "cpu", str(made.processes)
+    environment |= {"PTQ_DYNAMICS_PROCESSES": count if on_cpu else "", "PTQ_DYNAMICS_GPUS": count}
     command = [sys.executable, "-m", "ptq_dynamics.engine.run", str(path), f"--{purpose}"]
     command += ["--devices", "1"]  # a job that leases a GPU passes it on
     return processes.run(command, environment, is_heard=True).returncode == 0

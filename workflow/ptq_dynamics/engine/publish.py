@@ -51,11 +51,8 @@ def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[],
     old = work / "old"
     shutil.rmtree(old, ignore_errors=True)
     old.mkdir()
-    for path in (
-        paths.record,
-        paths.manifest,
-        beside(paths.manifest, ABSENT),
-    ):  # these list the old files
+    # These list the old files.
+    for path in (paths.record, paths.manifest, beside(paths.manifest, ABSENT)):
         if path.exists():
             os.replace(path, old / path.name)
     if paths.stem is None:

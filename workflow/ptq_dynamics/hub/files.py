@@ -56,7 +56,8 @@ class HubFile:
 
 
 def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
-    """Return the files of a part by name; none if it is incomplete. Pickled weights count alone."""
+    """Return the files of a part by name; none if it is incomplete. Pickled weights count only if
+    there are no others."""
     found = {file.name: file for file in sorted(files, key=lambda file: file.name)}
     if part == "tokenizer":
         return tuple(file for name, file in found.items() if _TOKENIZER.fullmatch(name))

@@ -20,9 +20,15 @@ class Averages(Layout):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
+        import numpy as np
+        import pandas as pd
+
         data, groups = sheet.data, sheet.data.groups
         for metric, quantizer, group in product(self.metrics, data.quantizers, groups):
             points = data.against_loss(metric, quantizer)
+            # Averages of one step go from short intervals to long ones.
+            number = points.checkpoint_id.str.extract(r"^every-(\d+)$", expand=False).astype(float)
+            points = points.iloc[np.lexsort((number, pd.factorize(points.segment)[0]))]
             points = points.assign(curve=points.curve.map(groups[group])).dropna(subset="curve")
             shown = SHOWN_OF_LOSSES if metric == LOSS else SHOWN
             last = max(points.x.quantile(shown), points.groupby("curve").x.min().max())

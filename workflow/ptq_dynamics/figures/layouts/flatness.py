@@ -41,12 +41,14 @@ class Flatness(Layout):
         data, wanted = sheet.data, list(sheet.data.wanted())
         rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
         columns = [metric for metric, quantizer in wanted if not quantizer]
+        shown = set[str]()
         for (metric, quantizer), other in product(rows, columns):
             table = _against(data, other, metric, quantizer)
             if self.options.at_equal_loss:
                 table = at_equal_loss(table)
+            shown |= {*table.curve}
             if len(table) < LEAST:
-                words = f"of {len(table)} points not known"
+                words = f"not known ({len(table)} points)"
             elif self.options.at_equal_loss:
                 words = "{:.2f} [{:.2f}, {:.2f}]".format(*interval(table))
             else:
@@ -54,7 +56,9 @@ class Flatness(Layout):
             label, words = data.panel(other, None, "").y, words.replace("-", "−")
             panel = data.panel(metric, quantizer, label, f"{{}}\nρ: {words}", log_x=True)
             sheet.add(panel, table)
-        return sheet.publish(columns=len(columns), draw=_draw_panel)
+        without = ", ".join(curve for curve in data.labels if curve not in shown)
+        said = [f"No point, as measured losses do not pass the equal loss: {without}."]
+        return sheet.publish(columns=len(columns), said=said if without else [], draw=_draw_panel)
 
 
 def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
@@ -79,7 +83,7 @@ def at_equal_loss(table: Any) -> Any:
     import pandas as pd
 
     points = list[dict[str, Any]]()
-    for _, runs in table.groupby("seeds", sort=False):
+    for _, runs in table.groupby("seeds", sort=False, dropna=False):
         level = runs.groupby("segment")[LOSS].last().max()
         for _, run in runs.groupby("segment", sort=False):
             for place in np.flatnonzero(run[LOSS] >= level)[-1:]:

@@ -47,7 +47,8 @@ class Landscapes(Layout):
         previous = timeline.steps(self.landscape.previous)
         for quantizer in self.quantizers:
             if not timeline.config.quantizers[timeline.scale.used(quantizer)].by_layer:
-                raise Problem(f"{place}.quantizers: {quantizer} has no weights; name another one")
+                words = f"{quantizer} has no weights to compare; name another one"
+                raise Problem(f"{place}.quantizers: {words}")
         for name in self.trajectories:
             final = timeline.measured(name)[-1].step or 0
             away = {final - (point.step or 0) for point in timeline.checkpoints(name)} - {0}

@@ -7,7 +7,8 @@ from ptq_dynamics.measure.names import CHECKPOINT, LOSS, QUANTIZATION_ERROR, TRA
 
 
 class Laws(Layout):
-    """A row for every quantizer, a panel for every law, which predicts runs from other trunks."""
+    """A row for every quantizer, a panel for every law. A trunk and its branches are predicted from
+    all other runs."""
 
     layout: Literal["laws"]
     quantizers: Some[str]
