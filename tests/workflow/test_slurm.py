@@ -1,7 +1,7 @@
 """Builds on a real SLURM cluster of two virtual nodes, which this machine is for a while, by
 Snakemake's own executor and profiles/slurm.
 
-`make test-slurm` installs what it takes. It kills three times, and SLURM_KILLS=20 more often.
+`make test-slurm` installs what it takes. It kills Snakemake and a job, and with SLURM_KILLS=20 nodes, too.
 """
 
 import filecmp
@@ -25,7 +25,7 @@ from slurm_cluster import Cluster, missing, running
 from support import plan
 
 PLUGINS = Path(os.environ.get("SLURM_PLUGINS") or Path(sys.prefix) / "slurm")
-KINDS, KILLS = ("head", "node", "job"), int(os.environ.get("SLURM_KILLS") or 3)
+KINDS, KILLS = ("head", "job", "node"), int(os.environ.get("SLURM_KILLS") or 2)
 PATIENCE = 1200  # seconds
 # The project's profile, and one that a lab has for all its workflows.
 OWN, LAB = ("--workflow-profile", "profiles/slurm"), ("--profile", "lab")
@@ -117,7 +117,7 @@ def at_work(project, word):
 
 
 def test_killed_builds_end_with_the_bytes_of_one_machine_under_each_profile(build, built):
-    """Killed are Snakemake, whose jobs go on, a node, whose jobs SLURM queues again, and a job."""
+    """Killed are Snakemake, whose jobs go on, a job, and a node, whose jobs SLURM queues again."""
     (build.project.folder / "lab").mkdir()
     (build.project.folder / "lab/config.yaml").write_text(STOCK)
     killed = []
