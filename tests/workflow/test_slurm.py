@@ -1,7 +1,8 @@
 """Builds on a real SLURM cluster of two virtual nodes, which this machine is for a while, by
 Snakemake's own executor and profiles/slurm.
 
-`make test-slurm` installs what it takes. It kills Snakemake and a job, and with SLURM_KILLS=20 nodes, too.
+`make test-slurm` installs what it takes. It kills Snakemake and a job. SLURM_KILLS=20 kills more,
+and nodes, too.
 """
 
 import filecmp
