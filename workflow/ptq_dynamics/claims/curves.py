@@ -46,7 +46,7 @@ def random(key: str) -> np.random.Generator:
 
 @cache
 def weights(key: str, count: int) -> np.ndarray:
-    """Return bootstrap weights of `count` parts, [count, replicates], with unbiased variance."""
+    """Return bootstrap weights of unbiased variance for parts, float64 [`count`, replicates]."""
     drawn = random(f"{key} {count}").multinomial(count, np.full(count, 1 / count), REPLICATES)
     off = (drawn.T - 1) * ((count / (count - 1)) ** 0.5 if count > 1 else 0.0)
     off[:, 0] = 0.0

@@ -14,7 +14,8 @@ Listed = Annotated[tuple[str, ...], Once]
 
 
 class Row(NamedTuple):
-    """A number of a claim: words, sample (`samples.Samples`) and unit; a ratio has no unit."""
+    """A number of a claim: its description, its sample (`samples.Samples`), the published value if
+    there is one, and its unit. A ratio has no unit."""
 
     says: str
     sample: Any
@@ -47,7 +48,8 @@ class Claim:
 
 
 class Told(Strict):
-    """A claim at one scale: the models that `miniatures` replace, and why it is `unmeasured`."""
+    """A claim at one scale: the public models that `miniatures` replace, and the reason if the
+    claim is `unmeasured`."""
 
     says: str
     seeds: tuple[int, ...] = ()
@@ -73,9 +75,10 @@ class ClaimsSettings(Strict):
 
 class TableQuery(Strict):
     """A table. Kind `claims` has a row for each number of each claim. Other kinds have a row for
-    each trajectory of some figures, or only for `branches`. Kind `tasks` gives final accuracies and
-    their degradation, kind `runs` tokens, loss and errors at the branch point and at the end, with
-    `equal_loss` also at the highest final loss. A whole build has all rows under `quantizers`."""
+    each trajectory of some figures, or only for `branches`. Kind `runs` gives tokens, loss and
+    errors at the branch point and at the end. `equal_loss` adds the errors at the highest final
+    loss of the rows. A build of all figures measures all rows under the `quantizers`. Kind `tasks`
+    gives final accuracies and their degradation."""
 
     kind: Literal["runs", "tasks", "claims"]
     title: str

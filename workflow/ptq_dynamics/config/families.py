@@ -136,7 +136,8 @@ AnyFamilyRun = Annotated[
 
 
 class Local(Strict):
-    """Checkpoints in subfolders of a `folder`; the group of the pattern `step` is the step."""
+    """Checkpoints of Hugging Face in the subfolders of a `folder`; the one group of the pattern
+    `step` finds the step in their names."""
 
     folder: str
     step: re.Pattern[str] = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")

@@ -26,7 +26,8 @@ from ptq_dynamics.train.trajectory import step_id
 
 
 class InSmall(Run):
-    """A run with the scale's rate `used_lr`, optimizer and warmup; `unknown`: uncertain facts."""
+    """A run whose rate `used_lr`, optimizer and warmup are already those of the scale. `unknown` is
+    what is uncertain of the public model."""
 
     used_lr: Rate
     length: Share

@@ -85,7 +85,8 @@ class Public(PlannedTrajectory):
 
 
 class PublicRun(Public):
-    """A released run or branch of its `trunk`; `batch` in tokens. Averages take `averaged` ones."""
+    """A released run, or a branch of its `trunk`. `batch` is in tokens. Averages take the
+    `averaged` revisions, if any are named."""
 
     trunk: str | None
     schedule: schedules.Schedule

@@ -115,8 +115,8 @@ def nearest(points: list[Point], steps: range) -> set[Point]:
 
 class Whole(Run):
     """A run from fresh weights; its `batch` is in sequences. `floor` is a share of the peak rate.
-    `cooldown` and `shape` are for schedule wsd. A cosine ends at its `horizon`, which may exceed
-    the run."""
+    `cooldown` and `shape` belong to schedule wsd. A cosine ends at its `horizon`, at or after the
+    end of the run."""
 
     model: str = "main"
     schedule: Literal["constant", "wsd", "cosine", "inverse-sqrt"]
@@ -137,9 +137,7 @@ class Whole(Run):
         if (self.cooldown is not None) != (self.schedule == "wsd"):
             raise ValueError("schedule wsd needs a cooldown, and a cooldown needs schedule wsd")
         if self.horizon and (self.schedule != "cosine" or self.horizon < self.length):
-            raise ValueError(
-                f"horizon needs schedule cosine and is at least the length, {self.length}"
-            )
+            raise ValueError(f"horizon needs schedule cosine and at least length {self.length}")
         return self
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:

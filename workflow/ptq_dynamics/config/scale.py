@@ -64,7 +64,7 @@ class Evaluation(Text):
 
 class CalibrationSet(Text):
     """Calibration text; `batch` is in blocks. Alternatively a set has `documents`, each cut to the
-    model's context and read alone. A quantizer of a figure has at most `draws` sets."""
+    model's context and read alone. `draws` limits the sets for each quantizer of a figure."""
 
     split = "calibration"
     documents: Count | None = None
@@ -92,7 +92,8 @@ class Curvature(Text):
 
 class LandscapeGrid(Text):
     """A square grid of side × side points that extends by the share `margin` beyond three
-    checkpoints. Its losses, and what a model's blocks carry of the loss, are measured on it."""
+    checkpoints. The loss on the grid, and what a model's blocks carry of the loss, are measured on
+    this validation text."""
 
     split = "validation"
     side: Annotated[int, Field(ge=2)]

@@ -51,7 +51,8 @@ class Lease:
 
 @contextmanager
 def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
-    """Hold the lease `path`; say if another process has it; end this process if it is lost."""
+    """Hold the lease `path`, and print a line if another process has it. A process that loses the
+    lease is terminated."""
     lock = SoftFileLease(
         path,
         lease_duration=SECONDS,

@@ -31,7 +31,8 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 class Paths:
-    """Paths of a result: files STEM.* of a folder if the job has a `stem`, or the whole folder."""
+    """Paths of a result. A job with a `stem` shares its folder with others and owns the files named
+    STEM.*; any other job owns its whole folder."""
 
     def __init__(self, folder: Path, stem: str | None = None) -> None:
         self.folder, self.stem = folder, stem

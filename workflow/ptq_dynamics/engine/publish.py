@@ -43,7 +43,8 @@ def is_prepared(work: Path, paths: Paths) -> bool:
 
 
 def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[], None]) -> None:
-    """Put a finished result in the place of an earlier one; `require` raises without the lease."""
+    """Remove the files of an earlier result, and move those of a finished one to their place.
+    `require` raises if this process has lost the lease."""
     require()
     shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
     names = sorted({file.split("/")[0] for file in made.files})

@@ -28,7 +28,8 @@ TRAINED = "tokens_processed"  # the fact of a run with its number of tokens
 
 @dataclass(frozen=True)
 class Acceptance:
-    """A declaration that another specification gives the same result, of an earlier identity."""
+    """A declaration that another specification gives the same result: reason, time (UTC),
+    differences, and the earlier identity of the result."""
 
     reason: str
     when: str
@@ -97,7 +98,8 @@ def _seal(digest: str) -> str:
 
 
 def read(path: Path, text: str | None = None) -> Record:
-    """Read a record, or its `text` from an archive; `Problem` if it is missing, damaged or old."""
+    """Read a record, or its `text` from an archive, and verify its digest. Raises `Problem` if it
+    is missing, damaged or old."""
     mend = f"remove {path} and build again"
     try:
         text = path.read_text(encoding="utf-8") if text is None else text

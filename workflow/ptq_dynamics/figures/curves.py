@@ -74,7 +74,8 @@ class Curves:
     def panel(
         self, metric: str, quantizer: str | None, x: str, title: str = "{}", **form: Any
     ) -> Panel:
-        """Return a panel for a metric; `title` is a template for its words, `form` more fields."""
+        """Return a panel for a metric against `x`; `title` is a template for the metric's words,
+        and `form` has further fields of the panel."""
         words, label, own = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
         words = words.format(q=self.called.get(quantizer or ""))
         return Panel(title.format(words), x, label, **{**own, **form})
@@ -179,7 +180,8 @@ class Curves:
         return table.drop_duplicates([names.TRAJECTORY, *point])
 
     def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:
-        """Return points against column `x`, by curve and step; a run ends where a branch begins."""
+        """Return points against column `x`, curve by curve in the order of steps. A run ends where
+        a branch in its curve begins."""
         table = table[table[x].notna()]
         table = self._rooted(table, *{names.CHECKPOINT, names.STEP} & {*table})
         # Sorting by several columns is stable; rows without a step come last.

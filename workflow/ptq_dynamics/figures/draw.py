@@ -20,7 +20,8 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
 
 
 def save(picture: Picture, context: Context[FigureSettings]) -> None:
-    """Write pictures, with their scale and identity, and the table; equal input, equal bytes."""
+    """Write a figure's pictures, which carry their scale and the identity of what they are made
+    from, and its table; equal input gives equal bytes."""
     # Laid out once: with a layout engine, matplotlib lays a figure out, and draws it, twice a file.
     picture.figure.draw_without_rendering()
     picture.figure.set_layout_engine(None)

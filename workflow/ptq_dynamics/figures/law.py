@@ -13,7 +13,8 @@ LAWS = {"tokens": ("tokens",), "loss": ("loss",), "schedule": ("tokens", "peak",
 
 
 def features(table: pd.DataFrame) -> pd.DataFrame:
-    """Return log tokens, loss, log peak rate and its decayed share, of tokens, loss, lr, peak."""
+    """Return log tokens, loss in nats, log peak rate, and the decayed share of this rate. `table`
+    has columns tokens, loss, lr and peak."""
     return pd.DataFrame(
         {
             "tokens": np.log10(table.tokens.astype(float)),

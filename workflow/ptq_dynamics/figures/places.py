@@ -11,7 +11,8 @@ RIGHT = "{} right"  # the label of a panel's axes with a scale on the right
 
 
 def spans(figure: Figure) -> dict[str, list[Span]]:
-    """Return the horizontal and vertical axis of each panel by label, once the layout is final."""
+    """Return the horizontal and vertical axis of each panel, by the label of its axes. Call this
+    after the layout is final."""
     found = dict[str, list[Span]]()
     for ax in figure.axes:
         left, bottom, width, height = (round(each, 5) for each in ax.get_position().bounds)

@@ -136,9 +136,10 @@ class Resources(Planner):
         asked, known = table.rules.get(rule, table.default), self.timeline.trajectories
         about = [each for each in wildcards.values() if each in known]
         more, billions = asked.per_billion, self.parameters(about[0]) / 1e9 if about else 0
+        minutes = max(1, asked.minutes + billions * more.minutes)
         found = {
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
-            "runtime": max(1, min(DAY, ceil(attempt * (asked.minutes + billions * more.minutes)))),
+            "runtime": ceil(min(attempt * minutes, max(minutes, DAY))),
         }
         if asked.gpus or more.gpus:
             found["gpu"] = ceil(asked.gpus + attempt * billions * more.gpus)

@@ -37,7 +37,8 @@ Part = Literal["checkpoint", "tokenizer"]
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file in a repository's top folder; `digest` is `sha256:HEX`, or else `git-sha1:HEX`."""
+    """A file in the top folder of a repository; `size` in bytes; `digest` is `sha256:HEX` for large
+    file storage, else `git-sha1:HEX`."""
 
     name: Annotated[str, Field(pattern=f"^({_FETCHED})$")]
     size: int
@@ -56,8 +57,8 @@ class HubFile:
 
 
 def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
-    """Return the files of a part by name; none if it is incomplete. Pickled weights count only if
-    there are no others."""
+    """Return the files of a part of a repository by name; none if the part is incomplete. Pickled
+    weights count only if there are no others."""
     found = {file.name: file for file in sorted(files, key=lambda file: file.name)}
     if part == "tokenizer":
         return tuple(file for name, file in found.items() if _TOKENIZER.fullmatch(name))
@@ -83,7 +84,8 @@ def obtain(
     source: Source, file: HubFile, target: Path, near: Iterable[Path], scratch: Path
 ) -> None:
     """Put a file with the right digest at `target`: a link to a path in `near` or in the hub's
-    cache, else a download through `scratch`, on the same file system; `Problem` if this fails."""
+    cache, else a download through `scratch`, on the file system of `target`. Raises `Problem` if
+    this fails."""
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     place = (source.repository, file.name)

@@ -52,7 +52,8 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
 
 
 def files(folder: Path) -> tuple[LocalFile, ...]:
-    """Return the files of a checkpoint; `Problem` if its weights are no complete safetensors."""
+    """Return the files of the checkpoint in a folder. Raises `Problem` if its weights are not
+    complete safetensors."""
     found, needed = listed(folder, is_of_checkpoint), {SAFE}
     names = {each.name for each in found}
     if SAFE not in names and (index := folder / (SAFE + INDEX)).is_file():

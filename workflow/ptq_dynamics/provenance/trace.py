@@ -91,7 +91,8 @@ class Chain:
 
 
 def trace(text: str, archive: Archive) -> Chain:
-    """Trace a file, a lone picture, or a row, `FILE.csv:ROW`; `Problem` if no record has it."""
+    """Trace a file of a result, a picture from elsewhere, or a row as `FILE.csv:ROW`, from 1.
+    Raises `Problem` if no record lists the file."""
     found = ROW.fullmatch(text)
     path = Path(found[1] if found else text)
     if not path.is_file():

@@ -51,7 +51,8 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
 
 
 def _figure(drawn: Manifest, name: str, title: str, caption: str) -> dict[str, Any]:
-    """Return a figure and its points, with places in the picture and numbers of `lineages`."""
+    """Return a figure and its points without empty columns, each with its place in the picture and
+    the number of its inputs in `lineages`."""
     with drawn.file(f"{name}.{TABLE}").open(encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file)]
     heads = [head for head in (rows or [{}])[0] if any(row[head] for row in rows)]
