@@ -223,6 +223,12 @@ def test_seeds_count_by_what_they_differ_beyond_the_noise_within():
     assert found._over_seeds(same.__getitem__)[1:].std() == pytest.approx(0.5**0.5, rel=0.05)
 
 
+def test_single_checkpoints_have_the_error_that_seeds_show():
+    points = {"a": Points([10], [3.0], {Q4: [0.05]})}
+    one, three = (Samples(Made(points, 0.2, s), s).end("a", Q4)[1:] for s in ((1,), (1, 2, 3)))
+    assert np.isnan(one).all() and 0.005 < np.subtract(*np.quantile(three, [0.84, 0.16])) < 0.05
+
+
 @given(st.lists(st.floats(1e-4, 1.0), min_size=1, max_size=8))
 def test_tests_together_are_no_more_than_holm_allows(chances):
     """By its definition: the k-th smallest is compared with the level over all that are left."""

@@ -117,7 +117,9 @@ class Bootstrap:
         every = self._residuals(INCREASE if metric == LOSS else metric, quantizer)
         own = every.get(owner, [])
         residuals = own if len(own) >= LEAST else [*chain(*every.values())]
-        noise = np.full(REPLICATES, np.nan)
+        # Seeds differ by rounding noise, too.
+        many = len({seed for each, _, seed in self.series if each == name}) > 1
+        noise = np.full(REPLICATES, 0.0 if many else np.nan)
         if residuals:
             key = f"{name} {metric} {quantizer} {seed} {curve.ids[place]}"
             noise = random(key).choice(residuals, REPLICATES)
