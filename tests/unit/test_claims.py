@@ -41,17 +41,13 @@ class Made(Bootstrap):
     """Made-up points, with some chance in every error, and blocks that differ alike."""
 
     def __init__(self, points, jitter=0.02, seeds=SEEDS, chance=0, draws=None):
+        both = [*itertools.product(points.items(), seeds)]
         every = [
             series(name, quantizer, seed)
-            for name, each in points.items()
+            for (name, each), seed in both
             for quantizer in ("fp", *((draws or {}).get(e, [e])[0] for e in each.errors))
-            for seed in seeds
         ]
-        runs = [
-            ShownRun(f"run {name} seed {seed}", name, seed, each.trunk, 0, None)
-            for name, each in points.items()
-            for seed in seeds
-        ]
+        runs = [ShownRun(f"run {n} seed {s}", n, s, p.trunk, 0, None) for (n, p), s in both]
         super().__init__(every, runs, draws or {}, {})
         self.points, self.jitter, self.chance = points, jitter, chance
 
@@ -217,9 +213,7 @@ def test_seeds_count_by_what_they_differ_beyond_the_noise_within():
     assert 180 <= held <= 199
     # What is the same for all is no difference between them, and noise within is none.
     found = Samples(Made({}), (1, 2))
-    same = {seed: 1.0 + rng.standard_normal(REPLICATES) for seed in (1, 2)}
-    for each in same.values():
-        each[0] = 1.0
+    same = {seed: np.append(1.0, 1.0 + rng.standard_normal(REPLICATES - 1)) for seed in (1, 2)}
     assert found._over_seeds(same.__getitem__)[1:].std() == pytest.approx(0.5**0.5, rel=0.05)
 
 

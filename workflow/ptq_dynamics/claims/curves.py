@@ -117,9 +117,8 @@ class Bootstrap:
         every = self._residuals(INCREASE if metric == LOSS else metric, quantizer)
         own = every.get(owner, [])
         residuals = own if len(own) >= LEAST else [*chain(*every.values())]
-        # Seeds differ by rounding noise, too.
         many = len({seed for each, _, seed in self.series if each == name}) > 1
-        noise = np.full(REPLICATES, 0.0 if many else np.nan)
+        noise = np.full(REPLICATES, 0.0 if many else np.nan)  # seeds differ by rounding, too
         if residuals:
             key = f"{name} {metric} {quantizer} {seed} {curve.ids[place]}"
             noise = random(key).choice(residuals, REPLICATES)

@@ -29,8 +29,7 @@ from ptq_dynamics.provenance.released import folders
 PAGE = Path("README.md")
 BEGIN = "<!-- what came out: written by `ptq-dynamics dev readme` -->\n"
 END = "<!-- end of what came out -->\n"
-# The run whose model size orders the scales.
-LONGEST = "constant-3e-3"
+LONGEST = "constant-3e-3"  # the size of its model orders the scales
 TOGETHER = Path("results", REFERENCE)
 
 
