@@ -77,15 +77,13 @@ def published():
         down = [end - 6, end - 4, end - 2, end]
         errors = [*np.linspace(low, high * 1e-3, 4)]
         found[name] = Points(down, [3.65, 3.55, 3.5, 3.42], {Q4: errors}, STABLE)
-    for (name, _), loss, four, three, at_350, three_350 in zip(
-        RATES.items(),
-        (3.428, 3.405, 3.406, 3.460),
-        (1.87e-2, 1.48e-2, 1.08e-2, 0.89e-2),
-        (9.9e-2, 7.6e-2, 5.9e-2, 4.4e-2),
-        (1.32e-2, 1.05e-2, 0.80e-2, 0.71e-2),
-        (7.3e-2, 5.4e-2, 4.2e-2, 3.9e-2),
-        strict=True,
-    ):
+    rates = (
+        (3.428, 1.87e-2, 9.9e-2, 1.32e-2, 7.3e-2),
+        (3.405, 1.48e-2, 7.6e-2, 1.05e-2, 5.4e-2),
+        (3.406, 1.08e-2, 5.9e-2, 0.80e-2, 4.2e-2),
+        (3.460, 0.89e-2, 4.4e-2, 0.71e-2, 3.9e-2),
+    )
+    for name, (loss, four, three, at_350, three_350) in zip(RATES, rates, strict=True):
         errors = {Q4: [at_350 * 0.9, at_350, four], Q3: [three_350 * 0.9, three_350, three]}
         found[name] = Points([80, 90, 100], [3.55, 3.50, loss], errors)
     found["lawa-20"] = Points([80, 90, 100], [3.5, 3.495, 3.49], {Q3: [2e-2, 2e-2, 2e-2]})
@@ -102,11 +100,8 @@ ELSE = dict.fromkeys(("adamc", "curvature", "flatness"), "not read off")
 
 
 def asked(seeds=SEEDS, **others):
-    unmeasured = {**ELSE, **others}
-    told = {
-        claim.name: Told(says=claim.says, seeds=seeds, unmeasured=unmeasured.get(claim.name))
-        for claim in (*CONTROLLED, *PUBLIC)
-    }
+    why, every = {**ELSE, **others}, (*CONTROLLED, *PUBLIC)
+    told = {c.name: Told(says=c.says, seeds=seeds, unmeasured=why.get(c.name)) for c in every}
     return ClaimsSettings(claims=told, figures={}, scale="paper")
 
 

@@ -9,6 +9,7 @@ import pytest
 from drawing import Inputs
 from hypothesis import given
 from hypothesis import strategies as st
+from ptq_dynamics.claims.controlled import RAINBOW
 from ptq_dynamics.claims.formats import Number, Table, as_csv, as_latex, as_markdown
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.config import load
@@ -126,9 +127,6 @@ def test_numbers_are_those_of_claims(built):
     assert float(row["3-bit error (%), end (error)"]) > 0
 
 
-COOLDOWNS = [f"rainbow-{at}" for at in ("002", "036", "070", "104", "138", "172")]
-
-
 def test_every_row_of_the_headline_is_measured_under_both_widths():
     """By jobs that the table of all measurements brings; with one calibration set."""
     choice = {"scale": "laptop", "seed": 100, "more_seeds": [102], "figures": "all"}
@@ -136,12 +134,19 @@ def test_every_row_of_the_headline_is_measured_under_both_widths():
     settings = plan.tables.write().settings
     (asked,) = [table for table in settings.tables if table.name == "headline"]
     draws = {row.name: row.draws for row in asked.rows}
-    assert len(draws) == 13 and draws.keys() >= {*COOLDOWNS}
+    assert len(draws) == 13 and draws.keys() >= {*RAINBOW}
     assert all(row[column.name] for row in draws.values() for column in asked.columns)
-    assert {len(draws[name]["gptq-3bit"]) for name in COOLDOWNS} == {1}
+    assert {len(draws[name]["gptq-3bit"]) for name in RAINBOW} == {1}
     collected = {*plan.figures.collect().settings.series}
     assert {*settings.series} <= collected
     three, four = map(plan.site.config.scale.used, ("gptq-3bit", "gptq-4bit"))
-    for name, quantizer in (*((name, three) for name in COOLDOWNS), ("decay-040", four)):
+    for name, quantizer in (*((name, three) for name in RAINBOW), ("decay-040", four)):
         found = [s.seed for s in collected if (s.trajectory, s.quantizer) == (name, quantizer)]
         assert sorted(found) == [100, 102]
+
+
+def test_a_scale_may_show_fewer_seeds_in_a_figure():
+    choice = {"scale": "workstation", "seed": 201, "more_seeds": [202, 203], "figures": "all"}
+    plan = Plan(load(choice, ROOT / "config"), ROOT)
+    figures = map(plan.site.config.figures.__getitem__, ("fig04", "fig09", "fig22"))
+    assert [len({run.seed for run in plan.figures.runs(each)}) for each in figures] == [3, 2, 1]

@@ -118,8 +118,7 @@ def trace(arguments: Namespace) -> bool:
             print(f"    files: {', '.join(result.record.files)}; settings: {text}")
     for path in chain.missing:
         print(f"the used version of {path} has no record")
-    was = "matches" if chain.is_verified else "does not match"
-    print(f"{arguments.file} {was} its record")
+    print(f"{arguments.file} {'matches' if chain.is_verified else 'does not match'} its record")
     return chain.is_verified
 
 
@@ -213,10 +212,9 @@ def adopt(arguments: Namespace) -> bool:
     print(f"{done}, {lacking} are missing or outdated in the source")
     make = _make("figures", plan.site.config.choice.scale, arguments.more_seeds)
     make += f' FIGURES="{figures}"' if (figures := arguments.figures) else ""
-    if lacking:
-        print(f"run {make} to build them and the figures that use them")
-    elif rest:
-        print(f"run {make} to draw {len(rest)} figures and tables")
+    draw = f"draw {len(rest)} figures and tables"
+    if rest:
+        print(f"run {make} to {'build them and the figures that use them' if lacking else draw}")
     return not lacking
 
 

@@ -153,6 +153,9 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
         raise Problem(text) from None
     file = folder / "scales" / f"{chosen.scale}.yaml"
     scale: Scale = read(file, "scale")
+    require(f"{file}: most_seeds", "figure", scale.most_seeds, figures)
+    for name, most in scale.most_seeds.items():
+        figures[name] = figures[name].model_copy(update={"headline": most})
     own: Runs = parts.pop("runs")
     families: Families = read(folder / "families.yaml", "families")
     families.check()

@@ -184,12 +184,13 @@ class Keep(Strict):
 class Scale(Strict):
     """The numbers of one scale. Outcomes show `note`. `budget` and `log_every` are in steps.
     `quantizers` replaces quantizers in figures. `make release` builds headline figures with
-    `release_seeds`, too. Results do not depend on `threads`, `jobs_per_device` (jobs that share a
-    GPU without a scheduler), `warm` and `resources`."""
+    `release_seeds`, too. Figures in `most_seeds` have at most so many seeds. Results do not depend
+    on `threads`, `jobs_per_device` (jobs that share a GPU), `warm` and `resources`."""
 
     description: str
     note: str | None = Field(None, exclude=True)
     release_seeds: Annotated[tuple[Seed, ...], Once] = ()
+    most_seeds: dict[str, Count] = {}
     budget: Count
     regime: Regime
     models: Named[AnyArchitecture]

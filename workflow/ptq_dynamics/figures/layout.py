@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.base.fields import Name, Once, Strict
+from ptq_dynamics.base.fields import Count, Name, Once, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.settings import Ages, names_in_groups
 from ptq_dynamics.measure.names import LOSS, QUANTIZED, Evaluated, Metric
@@ -25,9 +25,9 @@ Evaluations = Some[Evaluated]
 class Layout(Strict):
     """A figure: curves × quantizers × metrics. `curves` has trajectories by label; a curve with a
     run and its branch continues with the branch. `draws` has quantizers with further calibration
-    sets. A `headline` figure shows all seeds unless its layout is `of_one_seed`; other figures show
-    the first. A figure of a `group` is built where it or the group is chosen; `all` leaves it out.
-    In a `grouped` layout, curves named "GROUP: NAME" have panels for every group."""
+    sets. A `headline` figure shows all seeds, or so many, unless its layout is `of_one_seed`; other
+    figures show the first. `all` leaves out figures of a `group`. In a `grouped` layout, curves
+    named "GROUP: NAME" have panels for every group."""
 
     of_one_seed: ClassVar[bool] = False
     grouped: ClassVar[bool] = False
@@ -35,7 +35,7 @@ class Layout(Strict):
 
     title: Text
     caption: Text
-    headline: bool = False
+    headline: bool | Count = False
     group: Annotated[Name | None, Field(exclude_if=lambda group: group is None)] = None
     layout: str
     curves: Annotated[dict[Text, Some[str]], Field(min_length=1)]

@@ -40,11 +40,10 @@ class Claims(Planner):
         return self.make("judge", "claims.judge", "claims", inputs, settings)
 
     def _told(self, claim: Claim) -> said.Told:
-        if gone := [name for name in claim.figures if name not in self.config.figures]:
-            why = f"figure {gone[0]} is left out at {self.scale.description}"
-            return said.Told(says=claim.says, unmeasured=why)
-        if gone := [name for name in claim.figures if name not in self.config.chosen]:
-            return said.Told(says=claim.says, unmeasured=f"figure {gone[0]} was not chosen")
+        left_out = f"is left out at {self.scale.description}"
+        for known, why in ((self.config.figures, left_out), (self.config.chosen, "was not chosen")):
+            if gone := [name for name in claim.figures if name not in known]:
+                return said.Told(says=claim.says, unmeasured=f"figure {gone[0]} {why}")
         figure = self.config.figures[claim.figures[0]]
         runs = map(self.timeline.run, self.plan.trajectories.runs(figure.trajectories))
         small = [run.stands_for(self.timeline) for run in runs if run is not None]

@@ -29,9 +29,8 @@ def compare(one: Path, other: Path) -> pd.DataFrame:
     equal = (difference == 0) | (found.one.isna() & found.other.isna())
     is_unknown = found.error.isna() & difference.notna()
     is_small = difference.abs() <= TOLERANCE * found.error
-    found["verdict"] = np.select(
-        [~in_common, equal, is_unknown, is_small], [ONLY, EQUAL, UNJUDGED, WITHIN], DIFFERENT
-    )
+    cases = [~in_common, equal, is_unknown, is_small]
+    found["verdict"] = np.select(cases, [ONLY, EQUAL, UNJUDGED, WITHIN], DIFFERENT)
     return found
 
 

@@ -74,11 +74,11 @@ class Timeline:
         return self.trajectories[name].seeds_in(self)
 
     @cache
-    def seeds_shown(self, name: str, headline: bool) -> tuple[int, ...]:
-        """Return the first seed; for headline figures, and runs with own seeds, all seeds."""
+    def seeds_shown(self, name: str, headline: int) -> tuple[int, ...]:
+        """Return the first seed, or so many; all if True, and for runs with own seeds."""
         found, run = self.seeds_of(name), self.run(name)
         own = run is not None and (run.seeds or run.whole(self).seeds)
-        return found if headline or own else found[:1]
+        return found if headline is True or own else found[: headline or 1]
 
     @cache
     def shards(self, name: str) -> dict[str, list[Point]]:
