@@ -29,7 +29,7 @@ def compare(one: Path, other: Path) -> pd.DataFrame:
     equal = (difference == 0) | (found.one.isna() & found.other.isna())
     is_unknown = found.error.isna() & difference.notna()
     is_small = difference.abs() <= TOLERANCE * found.error
-    cases = [~in_common, equal, is_unknown, is_small]
+    cases: Any = [~in_common, equal, is_unknown, is_small]
     found["verdict"] = np.select(cases, [ONLY, EQUAL, UNJUDGED, WITHIN], DIFFERENT)
     return found
 
