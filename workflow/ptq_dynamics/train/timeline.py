@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
@@ -73,7 +73,7 @@ class Timeline:
         """Return the seeds of a trajectory."""
         return self.trajectories[name].seeds_in(self)
 
-    @cache
+    @lru_cache(None, typed=True)  # True is not 1
     def seeds_shown(self, name: str, headline: int) -> tuple[int, ...]:
         """Return the first seed, or so many; all if True, and for runs with own seeds."""
         found, run = self.seeds_of(name), self.run(name)
