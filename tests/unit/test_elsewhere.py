@@ -128,6 +128,7 @@ WRONG = [
     ("--average 3", "must be 0, or from 2 to 2"),
     ("--tokens 1", "--tokens must be 256 or more"),
     ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
+    ("--methods int8 --bits 4", "--bits 4 fits no given method"),
 ]
 
 

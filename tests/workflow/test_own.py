@@ -98,8 +98,7 @@ def test_one_command_gives_picture_table_and_words(measured):
     tokens = [int(row["tokens"]) for row in full]
     assert tokens == [60 * 8 * 64, 120 * 8 * 64]
     assert float(full[0]["lr"]) == 3e-3 and float(full[-1]["lr"]) < 1e-4
-    averages = {row["step"] for row in rows if row["trajectory"] == "last-2"}
-    assert averages == {"120"}
+    assert {row["step"] for row in rows if row["trajectory"] == "last-2"} == {"120"}
 
 
 def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):

@@ -101,10 +101,10 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
     """Return the entry of the checkpoints; revisions are locked to commits."""
     place, rate, entry = arguments.place, arguments.lr, dict[str, Any]()
     earlier = folder / "families.yaml"
-    if not Path(place).is_dir() and arguments.revisions is None:
-        raise Problem(f"{place} is no folder; for a repository of the hub, add --revisions 'step*'")
     if Path(place).is_dir():
         entry["checkpoints"] = {"folder": _relative(place, folder.parent)}
+    elif arguments.revisions is None:
+        raise Problem(f"{place} is no folder; for a repository of the hub, add --revisions 'step*'")
     elif constants.HF_HUB_OFFLINE and earlier.is_file():
         known = config.read_yaml(earlier)["own"][RUN]
         entry |= {key: known[key] for key in ("checkpoints", "model")}
@@ -120,10 +120,8 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
         entry["checkpoints"]["step"] = arguments.step
     if rate not in (None, "trainer_state"):
         entry["rate"] = _relative(rate, folder.parent) if Path(rate).is_file() else rate
-    for key in ("every", "last", "tokens_per_step", "skip"):
-        if (value := getattr(arguments, key)) is not None:
-            entry[key] = value
-    return entry
+    keys = ("every", "last", "tokens_per_step", "skip")
+    return entry | {key: value for key in keys if (value := getattr(arguments, key)) is not None}
 
 
 def _relative(path: str | Path, root: Path) -> str:
@@ -141,9 +139,10 @@ def _quantizers(arguments: Namespace, default: Mapping[str, Any]) -> dict[str, A
         if len(same) == 1:
             found |= same
         else:
-            first = next(iter(same.values()))
-            for bits in arguments.bits or default["bits"]:
-                found[f"{method}-{bits}bit"] = {**first, "bits": bits}
+            counts, first = arguments.bits or default["bits"], next(iter(same.values()))
+            found |= {f"{method}-{bits}bit": {**first, "bits": bits} for bits in counts}
+    if other := {*(arguments.bits or ())} - {each["bits"] for each in found.values()}:
+        raise Problem(f"--bits {min(other)} fits no given method; leave --bits out")
     return found
 
 
