@@ -108,7 +108,7 @@ def block(scales: list[str]) -> str:
         results, drawn = folders(scale)
         links = f"[figures]({drawn}/README.md), [all numbers]({results}/tables/claims.md)"
         parts.append(f"- Scale {scale}: {links}")
-    return "\n".join([*parts, "- [How outcomes come about](docs/claims.md)\n"])
+    return "\n".join([*parts, ""])
 
 
 def regime(arguments: Namespace) -> bool:
