@@ -17,9 +17,9 @@ ROOMS = ["base", "models", "engine", "hub", "corpus", "train", "quantize", "meas
 ROOMS += ["figures", "claims", "paper", "config", "graph", "provenance", "report", "cli"]
 # Lines at most, by what git lists: lower a number when the count falls, never raise it.
 BUDGETS = {
-    "package and rules": (["workflow/*.py", "workflow/*.smk", "workflow/*Snakefile"], 17_884),
+    "package and rules": (["workflow/*.py", "workflow/*.smk", "workflow/*Snakefile"], 17_883),
     "tests": (["tests"], 14_805),
-    "docs": (["docs/*.md"], 900),
+    "docs": (["docs/*.md"], 899),
 }
 LONGEST_MODULE = 350
 # What functions and classes of a module may be decorated with: what keeps no list of them.
