@@ -9,7 +9,6 @@ import os
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from unittest.mock import patch
@@ -93,7 +92,9 @@ def plain(settings, data: Tokens, folder: Path):
 
 def ours(settings, data: Tokens, folder: Path):
     """The trainer's loop over some steps, and a function that returns shares of its time."""
-    settings = settings.model_copy(update={"schedule": replace(settings.schedule, peak=RATE)})
+    settings = settings.model_copy(
+        update={"schedule": settings.schedule.model_copy(update={"peak": RATE})}
+    )
     trainer = train.Trainer(settings, folder, folder)
     optimizing = trainer._optimizer.step = Clock(trainer._optimizer.step)
     reading, saving = Clock(next), Clock(trainer.save)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -32,7 +31,6 @@ from ptq_dynamics.measure.measurements import join, read
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train import trajectory
-from ptq_dynamics.train.schedules import learning_rate, phase
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
 from support import ROOT, edit_yaml
@@ -126,9 +124,9 @@ class Inputs:
                 tokens = max(self.last_tokens(source) for source in made.sources().values())
                 found[point.id] = Checkpoint(point.id, None, tokens, None, "average")
                 continue
-            rate = learning_rate(settings.schedule, point.step) if run == name else None
+            rate = settings.schedule.learning_rate(point.step) if run == name else None
             tokens = point.step * settings.batch * settings.context
-            kind = phase(settings.schedule, point.step) if run == name else "average"
+            kind = settings.schedule.phase(point.step) if run == name else "average"
             found[point.id] = Checkpoint(point.id, point.step, tokens, rate, kind)
         return found
 
@@ -218,11 +216,11 @@ class Inputs:
         steps = np.arange(settings.first + 10, settings.last + 1, 10)
         curve = {"step": steps, "tokens": steps * settings.batch * settings.context}
         curve |= {"loss": 3 + 1 / np.sqrt(steps)}
-        curve |= {"lr": [learning_rate(settings.schedule, int(step)) for step in steps]}
+        curve |= {"lr": [settings.schedule.learning_rate(int(step)) for step in steps]}
         size = 1 + seed % 7 / 10
         curve |= {"gradient_norm": size / np.sqrt(steps), "weight_norm": size * np.sqrt(steps)}
         pd.DataFrame(curve).to_csv(folder / CURVE, index=False)
-        told = {"parameters": 168_000, "schedule": asdict(settings.schedule), "seed": seed}
+        told = {"parameters": 168_000, "schedule": settings.schedule.model_dump(), "seed": seed}
         return trajectory.facts(self.checkpoints(name).values(), **told)
 
     def landscape(self, folder: Path, label: str) -> dict:

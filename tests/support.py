@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess, run
@@ -25,6 +25,7 @@ from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.train.train import Trainer
+from pydantic import TypeAdapter
 from snakemake.utils import update_config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -193,9 +194,11 @@ class Workspace:
 
 def specification(job: Job, **changes: Any) -> dict[str, Any]:
     """The job as its process receives it, with changes to its configuration."""
-    spec = job.spec
-    assert changes.keys() <= spec["settings"].keys(), "the stage has no such setting"
-    return {**spec, "settings": {**spec["settings"], **changes}}
+    if not changes:
+        return job.spec
+    settings = {**job.spec["settings"], **changes}
+    kind = TypeAdapter(type(job.settings))
+    return replace(job, settings=kind.validate_python(settings)).spec
 
 
 def job_file(folder: Path, spec: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 from contextlib import nullcontext
-from dataclasses import asdict, replace
 from subprocess import PIPE, Popen
 from unittest.mock import Mock, call
 
@@ -110,7 +109,7 @@ def test_a_run_goes_on_with_another_number_of_processes(here, trunk, monkeypatch
 def test_all_processes_end_with_one_line(here):
     job = here.plan.trajectories.train("trunk")
     steps = {"last": 4000, "checkpoint_steps": [4000], "state_steps": [], "log_every": 1}
-    schedule = asdict(replace(job.settings.schedule, peak=1e-3))
+    schedule = job.settings.schedule.model_dump() | {"peak": 1e-3}
     spec = job_file(here.folder, specification(job, schedule=schedule, **steps))
     process = Popen(
         [sys.executable, "-m", "ptq_dynamics.engine.run", spec],

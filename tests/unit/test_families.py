@@ -12,7 +12,6 @@ from ptq_dynamics.config import PublicRun, load
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.hub.lock import LOCK
-from ptq_dynamics.train.schedules import learning_rate
 from support import ROOT, edit_yaml, one_line, plan
 
 pytestmark = pytest.mark.slow
@@ -72,15 +71,15 @@ def test_miniatures_go_along_their_families_schedules():
         if not isinstance(public, PublicRun):
             continue
         (first, last), trunk = run.ends(small.site.timeline), run.whole(small.site.timeline)
-        own, peak = small.trajectories.schedule(run), trunk.peak(small.site.timeline)
-        before = small.trajectories.schedule(trunk)
+        own, peak = run.schedule_in(small.site.timeline), trunk.peak(small.site.timeline)
+        before = trunk.schedule_in(small.site.timeline)
         theirs = public.schedule
         ends = theirs.start + theirs.length if hasattr(theirs, "start") else None
         end = ends or max(each.step for each in public.revisions.values())
         for part in (0.2, 0.5, 0.8, 0.97, 0.99):
             step = int(part * last)
             # A batch that doubles makes steps count differently on both sides alike.
-            mine = learning_rate(before if step < first else own, step) / peak
+            mine = (before if step < first else own).learning_rate(step) / peak
             rate = public.place(int(part * end))[0] / public.earlier.peak
             assert mine == pytest.approx(rate, abs=0.06), (name, part)
             compared += 1

@@ -14,7 +14,6 @@ from matplotlib.lines import AxLine
 from ptq_dynamics.figures.panels import COLUMNS
 from ptq_dynamics.figures.places import place, spans
 from ptq_dynamics.figures.style import lines
-from ptq_dynamics.train.schedules import learning_rate
 from support import plan
 
 # Every figure is drawn in full.
@@ -73,7 +72,7 @@ def test_points_are_the_measurements(drawn):
     rates = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "right")]
     steps = [point.step for point in PLAN.site.timeline.checkpoints("rainbow-036")]
     schedule = PLAN.trajectories.train("rainbow-036").settings.schedule
-    assert rates.y.tolist() == [learning_rate(schedule, step) for step in steps]
+    assert rates.y.tolist() == [schedule.learning_rate(step) for step in steps]
 
 
 def test_stage_2_goes_on_from_stage_1_on_one_axis_of_tokens(drawn):

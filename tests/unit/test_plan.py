@@ -8,7 +8,8 @@ import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import scales
 from ptq_dynamics.train.averages.windows import Tails
-from ptq_dynamics.train.schedules import Constant, Wsd
+from ptq_dynamics.train.schedules.constant import Constant
+from ptq_dynamics.train.schedules.wsd import Wsd
 from support import ROOT, figure, plan, tiny_config
 
 SCALES = scales(ROOT / "config")

@@ -3,7 +3,6 @@
 import csv
 import math
 from contextlib import nullcontext
-from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import torch
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.train import schedules, train
+from ptq_dynamics.train import train
 from ptq_dynamics.train.cross_entropy import CrossEntropy
 from ptq_dynamics.train.optimizers.adamw import AdamC, AdamW, IndependentAdamW
 from ptq_dynamics.train.optimizers.ademamix import AdEMAMix
@@ -236,7 +235,7 @@ def test_checkpoints_without_a_schedule_hold_the_average_and_leave_the_run_alone
     own.train()
     for step in range(6):
         for group in own.param_groups:
-            group["lr"] = schedules.learning_rate(settings.schedule, step)
+            group["lr"] = settings.schedule.learning_rate(step)
         rows = data.at(step)
         cost = settings.objective.loss(model, rows, None) / settings.objective.count(rows)
         cost.backward()
@@ -260,7 +259,7 @@ def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch,
     assert (with_cooldown.start, with_cooldown.length) == (12, 8)
     copy_results(workspace.folder, tmp_path, [workspace.plan.trajectories.corpus("main").folder])
     single = Workspace(tmp_path, workspace.plan).build(
-        workspace.plan.trajectories.train("trunk"), schedule=asdict(with_cooldown), last=20
+        workspace.plan.trajectories.train("trunk"), schedule=with_cooldown.model_dump(), last=20
     )
     points = Trajectory([branch]).checkpoints
     expected = [(s, "cooldown", pytest.approx(1e-2 * (20 - s) / 8)) for s in (12, 14, 16, 18, 20)]
@@ -386,7 +385,7 @@ def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
 ):
     job = workspace.plan.trajectories.train("trunk")
     copy_results(workspace.folder, tmp_path, [workspace.plan.trajectories.corpus("main").folder])
-    schedule = asdict(replace(job.settings.schedule, peak=1e30))
+    schedule = job.settings.schedule.model_dump() | {"peak": 1e30}
     here = Workspace(tmp_path, workspace.plan)
     assert here.attempt(job, schedule=schedule, log_every=log_every) == 1
     (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]

@@ -70,6 +70,46 @@ class Sgd(Optimizer):
         "train/sgd/seed-201",
     ),
     Recipe(
+        "schedule",
+        "train/schedules/linear.py",
+        '''"""A line from the peak rate to zero at the end of the run."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from ptq_dynamics.base.fields import Share
+from ptq_dynamics.train.schedules import Schedule, Scheduled, Span
+
+
+class Linear(Schedule):
+    """A line to zero at step `stop`."""
+
+    kind: Literal["linear"]
+    stop: int
+
+    def after_warmup(self, step: int) -> float:
+        """On the line."""
+        return self.peak * (self.stop - step) / (self.stop - self.warmup)
+
+    def decay(self, last: int) -> range:
+        """From the end of the warmup on."""
+        return range(self.warmup, last)
+
+
+class LinearRun(Scheduled):
+    """A line."""
+
+    kind: Literal["linear"]
+
+    def over(self, run: Span, steps: Callable[[Share], int]) -> Linear:
+        """Of a run."""
+        return Linear(kind="linear", peak=run.peak, warmup=run.warmup, stop=run.last)
+''',
+        {"runs.yaml": {"runs.line": short(schedule="linear")}},
+        figure("over_tokens", {"Line": ["line"]}, ["gradient_norm", "weight_norm"]),
+        "train/line/seed-201",
+    ),
+    Recipe(
         "architecture",
         "train/architectures/granite.py",
         '''"""Granite: Llama's, with multipliers that are one."""

@@ -16,13 +16,13 @@ from ptq_dynamics.train.averages import AnyAverage
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.schedules import Shape
+from ptq_dynamics.train.schedules import Floor, Shape
 
 FILE = "config/families.yaml"
 Revisions = Annotated[tuple[Name, ...], Once]  # names of folders
 # OWNER/NAME on https://huggingface.co.
 Repository = Annotated[str, Field(pattern=r"^([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*$")]
-Floor = Annotated[float, Field(ge=0, le=1)]
+
 Tokens = Annotated[float, Field(ge=1, le=1e18)]
 
 # Built once, because every start of Snakemake validates all models.

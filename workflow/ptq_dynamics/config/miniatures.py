@@ -21,6 +21,8 @@ from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.optimizers import AnyOptimizer
+from ptq_dynamics.train.schedules import Floor
+from ptq_dynamics.train.schedules.stage import StageSchedule
 from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape
 from ptq_dynamics.train.trajectory import step_id
 
@@ -85,6 +87,7 @@ class Stage(InSmall):
     after: str
     name: str
     objective: AnyObjective
+    floor: Floor
     batch: Count
     context: Context
     rotary_base: Rate | None
@@ -111,6 +114,19 @@ class Stage(InSmall):
         """Return the end of the run before, and the stage's own end."""
         _, first = self.before(timeline).ends(timeline)
         return first, first + timeline.steps(self.length)
+
+    def schedule_in(self, timeline: Timeline) -> StageSchedule:
+        """Return the stage's warmup and half a cosine, in steps."""
+        first, last = self.ends(timeline)
+        return StageSchedule(
+            kind="stage",
+            peak=self.used_lr,
+            warmup=self.warmup_steps(timeline),
+            floor=self.floor * self.used_lr,
+            start=first,
+            length=last - first,
+            name=self.name,
+        )
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """Return checkpoints at regular steps and at the end, but not at the beginning."""
@@ -210,14 +226,17 @@ class _Lineage:
         warmup = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
         phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
         longest = steps + max(phases, default=0)
+        schedule: dict[str, object] = {"kind": run.schedule}
+        if run.schedule == "cosine":
+            horizon = self.share(self.steps(run.horizon)) if run.horizon else None
+            schedule |= {"horizon": horizon, "floor": run.floor}
         return {
             "family": family.label,
             "model": f"miniature of {run.family}",
-            **run.model_dump(include={"schedule", "floor"}),
+            "schedule": schedule,
             "peak_lr": peak,
             "used_lr": peak * self.ratio,
             "length": self.share(steps),
-            "horizon": self.share(self.steps(run.horizon)) if run.horizon else None,
             "warmup": self.share(warmup * steps),
             "batch": self.batch,
             "state_at": [self.share(steps)] if self.phases else [],

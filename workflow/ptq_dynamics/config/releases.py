@@ -9,10 +9,14 @@ from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, P
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import Entry, Lock, Wanted
-from ptq_dynamics.train import schedules
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.fetch import FetchSettings, Revision
 from ptq_dynamics.train.optimizers import AnyOptimizer
+from ptq_dynamics.train.schedules import AnySchedule, Schedule
+from ptq_dynamics.train.schedules.constant import Constant
+from ptq_dynamics.train.schedules.cosine import Cosine
+from ptq_dynamics.train.schedules.stage import StageSchedule
+from ptq_dynamics.train.schedules.wsd import Wsd
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 from ptq_dynamics.train.trajectory import Checkpoint
 
@@ -39,8 +43,8 @@ class Public(PlannedTrajectory):
     unknown: str | None = None
     uncertain_rate: bool = False
     called: str = "released"
-    schedule: schedules.Schedule | None = None
-    earlier: schedules.Schedule | None = None
+    schedule: AnySchedule | None = None
+    earlier: AnySchedule | None = None
     first: int = 0
 
     def place(self, step: int | None) -> tuple[float | None, str]:
@@ -48,8 +52,7 @@ class Public(PlannedTrajectory):
         if self.schedule is None or step is None:
             return None, self.called
         before = self.earlier if step < self.first else None
-        rate = schedules.learning_rate(before or self.schedule, step)
-        return rate, schedules.phase(self.schedule, step)
+        return (before or self.schedule).learning_rate(step), self.schedule.phase(step)
 
     def settings(self, names: Iterable[str], parameters: int) -> Any:
         """Return settings of the job that downloads some checkpoints."""
@@ -89,8 +92,8 @@ class PublicRun(Public):
     `averaged` revisions, if any are named."""
 
     trunk: str | None
-    schedule: schedules.Schedule
-    earlier: schedules.Schedule
+    schedule: AnySchedule
+    earlier: AnySchedule
     batch: float
     optimizer: AnyOptimizer
     averaged: tuple[str, ...] = ()
@@ -151,8 +154,14 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
     first = round(before / family.tokens_per_step)
     if isinstance(run, Later):
         steps, peak = round(run.tokens / family.tokens_per_step), run.peak_lr
-        schedule = schedules.StageSchedule(
-            "stage", peak, round(run.warmup * steps), run.floor * peak, first, steps, run.stage
+        schedule = StageSchedule(
+            kind="stage",
+            peak=peak,
+            warmup=round(run.warmup * steps),
+            floor=run.floor * peak,
+            start=first,
+            length=steps,
+            name=run.stage,
         )
         return Public(**common, schedule=schedule)
     trunk, averaged = families.first(name)[1], getattr(run, "averaged", ())
@@ -191,19 +200,28 @@ def _revisions(
         yield name, ReleasedRevision(step, tokens, locked.get(name))
 
 
-def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> schedules.Schedule:
-    each, peak, warmup = family.tokens_per_step, trunk.peak_lr or family.peak_lr, family.warmup
-    whole: schedules.Schedule = schedules.Constant("constant", peak, warmup)
+def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
+    each, peak = family.tokens_per_step, trunk.peak_lr or family.peak_lr
+    warmup = family.warmup
+    whole: Schedule = Constant(kind="constant", peak=peak, warmup=warmup)
     if trunk.schedule == "cosine":
         stop = round((trunk.horizon or trunk.tokens) / each)
-        whole = schedules.Cosine("cosine", peak, warmup, trunk.floor * peak, stop)
+        floor = trunk.floor * peak
+        whole = Cosine(kind="cosine", peak=peak, warmup=warmup, floor=floor, stop=stop)
     if isinstance(run, Pretraining):
         return whole
     steps, steady = round(trunk.tokens / each), run.steady or 0
     each *= run.batch
-    start, length = steps + round(steady / each), round((run.tokens - steady) / each)
-    rate = None if trunk.schedule == "constant" else schedules.learning_rate(whole, steps)
-    return schedules.Wsd("wsd", peak, warmup, run.floor * peak, start, length, run.shape, rate)
+    return Wsd(
+        kind="wsd",
+        peak=peak,
+        warmup=warmup,
+        floor=run.floor * peak,
+        start=steps + round(steady / each),
+        length=round((run.tokens - steady) / each),
+        shape=run.shape,
+        rate=None if trunk.schedule == "constant" else whole.learning_rate(steps),
+    )
 
 
 def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -16,7 +16,9 @@ from ptq_dynamics.train.averages import AnyAverage
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.schedules import Shape
+from ptq_dynamics.train.schedules import AnyScheduled, Floor, Schedule, Shape, Span
+from ptq_dynamics.train.schedules.constant import Constant
+from ptq_dynamics.train.schedules.wsd import Wsd
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 from ptq_dynamics.train.trajectory import step_id
 
@@ -25,7 +27,6 @@ class Run(PlannedTrajectory):
     """A run that a scale trains."""
 
     stage: ClassVar[str] = "train.train"
-    floor: Annotated[float, Field(ge=0, le=1)] = 0.0
     checkpoint_every: Share | None = None
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Once] | None = None
 
@@ -58,6 +59,10 @@ class Run(PlannedTrajectory):
     @abstractmethod
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """Return first and last step."""
+
+    @abstractmethod
+    def schedule_in(self, timeline: Timeline) -> Schedule:
+        """Return the learning-rate schedule in steps."""
 
     def data_first(self, timeline: Timeline) -> int:
         """Return the step at which the data begin; it may be negative."""
@@ -114,18 +119,13 @@ def nearest(points: list[Point], steps: range) -> set[Point]:
 
 
 class Whole(Run):
-    """A run from fresh weights; its `batch` is in sequences. `floor` is a share of the peak rate.
-    `cooldown` and `shape` belong to schedule wsd. A cosine ends at its `horizon`, at or after the
-    end of the run."""
+    """A run from fresh weights; its `batch` is in sequences."""
 
     model: str = "main"
-    schedule: Literal["constant", "wsd", "cosine", "inverse-sqrt"]
+    schedule: AnyScheduled
     peak_lr: Rate
     length: Share
-    cooldown: Share | None = None
-    shape: Shape = "linear"
     warmup: Share | None = None
-    horizon: Share | None = None
     batch: Count | None = None
     state_every: Share | None = None
     state_at: list[Share] = []
@@ -134,10 +134,7 @@ class Whole(Run):
 
     @model_validator(mode="after")
     def _fits(self) -> "Whole":
-        if (self.cooldown is not None) != (self.schedule == "wsd"):
-            raise ValueError("schedule wsd needs a cooldown, and a cooldown needs schedule wsd")
-        if self.horizon and (self.schedule != "cosine" or self.horizon < self.length):
-            raise ValueError(f"horizon needs schedule cosine and at least length {self.length}")
+        self.schedule.check(self.length)
         return self
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
@@ -163,6 +160,12 @@ class Whole(Run):
         """Return the peak learning rate at this scale."""
         return self.peak_lr * timeline.scale.regime.peak_lr_factor
 
+    def schedule_in(self, timeline: Timeline) -> Schedule:
+        """Return the learning-rate schedule in steps."""
+        last = timeline.steps(self.length)
+        span = Span(self.peak(timeline), self.warmup_steps(timeline), last)
+        return self.schedule.over(span, timeline.steps)
+
     def state_steps(self, timeline: Timeline) -> list[int]:
         """Return the steps at which the run keeps its state for branches."""
         every = timeline.steps(self.state_every) if self.state_every else None
@@ -176,12 +179,12 @@ class Whole(Run):
         return min(timeline.steps(measure.trunk_every), max(spacing, at_most // spacing * spacing))
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Require a warmup that ends before the cooldown begins."""
-        cooldown = timeline.steps(self.cooldown) if self.cooldown else 0
-        warmup, steady = self.warmup_steps(timeline), timeline.steps(self.length) - cooldown
-        if warmup >= steady:
+        """Require a warmup that ends before the run ends and before the rate decays."""
+        schedule, last = self.schedule_in(timeline), timeline.steps(self.length)
+        steady = min(last - 1, schedule.decay(last).start if schedule.decay(last) else last)
+        if schedule.warmup > steady:
             why = f"but {steady} come before the end or cooldown; lower it, or lengthen the run"
-            raise Problem(f"{place}.warmup is {warmup} steps, {why}")
+            raise Problem(f"{place}.warmup is {schedule.warmup} steps, {why}")
 
 
 class Branch(Run):
@@ -195,6 +198,7 @@ class Branch(Run):
     cooldown: Share
     steady: Share | None = None
     shape: Shape = "linear"
+    floor: Floor = 0.0
     corpus: str | None = None
     batch: Count | None = None
     weights: Annotated[str | None, Field(exclude_if=lambda name: name is None)] = None
@@ -225,17 +229,33 @@ class Branch(Run):
         """Return the step at which the cooldown begins."""
         return timeline.steps(self.at) + (timeline.steps(self.steady) if self.steady else 0)
 
+    def schedule_in(self, timeline: Timeline) -> Wsd:
+        """Return a cooldown from the trunk's rate at the branch point, in steps."""
+        trunk, (first, last) = self.whole(timeline).schedule_in(timeline), self.ends(timeline)
+        is_constant = isinstance(trunk, Constant)
+        start = self.cooldown_start(timeline) if is_constant else first
+        return Wsd(
+            kind="wsd",
+            peak=trunk.peak,
+            warmup=trunk.warmup,
+            floor=self.floor * trunk.peak,
+            start=start,
+            length=last - start,
+            shape=self.shape,
+            rate=None if is_constant else trunk.learning_rate(first),
+        )
+
     def measured_every(self, timeline: Timeline) -> int:
         """Return the scale's interval for cooldowns."""
         return timeline.steps(timeline.scale.measure.cooldown_every)
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Require a trunk without a cooldown that keeps a state at the branch point."""
-        every, kind = timeline.trajectories, "run from fresh weights without a cooldown"
-        trunks = [n for n in every if isinstance(run := every[n], Whole) and run.schedule != "wsd"]
-        require(f"{place}.trunk", kind, [self.trunk], trunks)
+        """Require a trunk that keeps a state at the branch point."""
+        every = timeline.trajectories
+        trunks = [name for name, run in every.items() if isinstance(run, Whole)]
+        require(f"{place}.trunk", "run from fresh weights", [self.trunk], trunks)
         trunk = self.whole(timeline)
-        if self.steady and trunk.schedule != "constant":
+        if self.steady and not isinstance(trunk.schedule_in(timeline), Constant):
             raise Problem(f"{place}.steady needs a trunk with a constant rate, unlike {self.trunk}")
         step, kept = timeline.steps(self.at), trunk.state_steps(timeline)
         if step not in kept or self.at > trunk.length:

@@ -15,7 +15,7 @@ from ptq_dynamics.figures.settings import UNITS, rounded, short
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.paper.typeset import PaperSettings, sources
 from ptq_dynamics.train.optimizers import Optimizer
-from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
+from ptq_dynamics.train.schedules import Schedule
 
 # Keys of a scale without influence on results.
 ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
@@ -176,7 +176,7 @@ def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
         while way[0].sources():
             way.insert(0, way[0].before(timeline))
         phases = [
-            (each.ends(timeline)[0], plan.trajectories.schedule(each), each.optimizer_in(timeline))
+            (each.ends(timeline)[0], each.schedule_in(timeline), each.optimizer_in(timeline))
             for each in way
         ]
         (first, steps), trained = run.ends(timeline), run.trained(timeline)
@@ -200,21 +200,18 @@ def _regime(
 ) -> Dimensionless:
     def taken(step: int) -> float:
         _, schedule, optimizer = phases[bisect_right(phases, step, key=itemgetter(0)) - 1]
-        return optimizer.per_step(learning_rate(schedule, step), schedule.peak)
+        return optimizer.per_step(schedule.learning_rate(step), schedule.peak)
 
     _, schedule, optimizer = phases[-1]
     at_peak, looks = optimizer.per_step(schedule.peak, schedule.peak), min(steps, LOOKS)
     every = steps / looks
-    # A cosine and a stage decay from the end of the warmup on.
-    length = getattr(schedule, "length", steps)
-    decays = schedule.warmup if schedule.kind in ("cosine", "stage") else 0
     return Dimensionless(
         peak=schedule.peak,
         tokens=float(tokens),
         e_folds=every * sum(taken(int((number + 0.5) * every)) for number in range(looks)),
         timescale=1 / (at_peak * steps) if at_peak else None,
         warmup=schedule.warmup / steps,
-        cooldown=0.0 if isinstance(schedule, Constant) else (length - decays) / steps,
+        cooldown=len(schedule.decay(steps)) / steps,
         tokens_per_parameter=tokens / plan.trajectories.parameters(name),
         epochs=epochs,
         batch=batch / tokens,

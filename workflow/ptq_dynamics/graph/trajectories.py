@@ -3,13 +3,12 @@
 from functools import cache
 from typing import Any
 
-from ptq_dynamics.config import Branch, Public, Run, Stage, Whole
+from ptq_dynamics.config import Public, Run, Stage, Whole
 from ptq_dynamics.corpus.functions import FunctionsSettings
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
-from ptq_dynamics.train import schedules
 from ptq_dynamics.train.settings import AverageSettings, ChoosingText, TrainSettings
 
 
@@ -85,7 +84,7 @@ class Trajectories(Planner):
             seed=seed,
             optimizer=optimizer.model_copy(update={"clip": None}),
             clip=optimizer.clip or timeline.defaults.clip,
-            schedule=self.schedule(run),
+            schedule=run.schedule_in(timeline),
             first=first,
             last=last,
             first_tokens=run.tokens(timeline, first),
@@ -120,33 +119,6 @@ class Trajectories(Planner):
         settings = AverageSettings(phase=kind.phase, means=means, choice=choice)
         at = {"average": name, "seed": seed, "shard": shard}
         return self.make("average", kind.stage, f"{name} seed {seed}", sources, settings, **at)
-
-    def schedule(self, run: Run) -> schedules.Schedule:
-        """Return the learning rate schedule of a run, in steps."""
-        timeline = self.timeline
-        whole, (first, last) = run.whole(timeline), run.ends(timeline)
-        own = run if isinstance(run, Stage) else whole
-        peak, warmup = own.peak(timeline), own.warmup_steps(timeline)
-        floor = run.floor * peak
-        match run:
-            case Stage(name=name):
-                length = last - first
-                return schedules.StageSchedule("stage", peak, warmup, floor, first, length, name)
-            case Branch():
-                start, rate = run.cooldown_start(timeline), None
-                if whole.schedule != "constant":
-                    start, rate = first, schedules.learning_rate(self.schedule(whole), first)
-                cooling = floor, start, last - start, run.shape
-                return schedules.Wsd("wsd", peak, warmup, *cooling, rate)
-            case Whole(cooldown=cooldown) if cooldown is not None:
-                length = timeline.steps(cooldown)
-                return schedules.Wsd("wsd", peak, warmup, floor, last - length, length, run.shape)
-            case Whole(schedule="cosine"):
-                stop = timeline.steps(run.horizon) if run.horizon else last
-                return schedules.Cosine("cosine", peak, warmup, floor, stop)
-            case Whole(schedule="inverse-sqrt"):
-                return schedules.InverseSqrt("inverse-sqrt", peak, warmup)
-        return schedules.Constant("constant", peak, warmup)
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
         """Return ids of the measured checkpoints of one shard."""

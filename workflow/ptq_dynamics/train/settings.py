@@ -8,7 +8,7 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.train.architectures import AnyArchitecture
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.schedules import Schedule
+from ptq_dynamics.train.schedules import AnySchedule
 
 # Metrics in the training curves of runs, which averages do not have.
 TRAINING = ("gradient_norm", "weight_norm")
@@ -31,7 +31,7 @@ class TrainSettings(Strict):
     optimizer: AnyOptimizer
     budget: int
     clip: float
-    schedule: Schedule
+    schedule: AnySchedule
     first: int
     last: int
     first_tokens: int

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -32,7 +31,7 @@ from ptq_dynamics import models
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.train import processes, schedules, trajectory
+from ptq_dynamics.train import processes, trajectory
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.settings import TRAINING, TrainSettings
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
@@ -76,7 +75,7 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
         parameters=sum(p.numel() for p in trainer.model.parameters()),
         seed=settings.seed,
         tokens_processed=(settings.last - settings.first) * trainer.tokens_per_step,
-        schedule=asdict(settings.schedule),
+        schedule=settings.schedule.model_dump(),
     )
 
 
@@ -177,7 +176,7 @@ class Trainer:
     @property
     def rate(self) -> float:
         """The learning rate of the next update."""
-        return schedules.learning_rate(self.settings.schedule, self.step)
+        return self.settings.schedule.learning_rate(self.step)
 
     def update(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Update the weights from this process's rows of a batch. Return the mean loss of the whole
@@ -224,7 +223,7 @@ class Trainer:
     def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
         """Append loss, rate and norms of the last update to the curve."""
         norm = nn.utils.get_total_norm(p.detach() for p in self.model.parameters())
-        lr = schedules.learning_rate(self.settings.schedule, self.step - 1)
+        lr = self.settings.schedule.learning_rate(self.step - 1)
         values = [float(loss), lr, float(gradient_norm), float(norm)]
         row = [self.step, self.tokens(self.step), *(repr(value) for value in values)]
         if self.team.leads:
@@ -245,8 +244,8 @@ class Trainer:
     def checkpoint(self, step: int) -> Checkpoint:
         """Return the run's checkpoint after `step` updates."""
         schedule = self.settings.schedule
-        lr, phase = schedules.learning_rate(schedule, step), schedules.phase(schedule, step)
-        return Checkpoint(step_id(step), step, self.tokens(step), lr, phase)
+        at = schedule.learning_rate(step), schedule.phase(step)
+        return Checkpoint(step_id(step), step, self.tokens(step), *at)
 
     def tokens(self, step: int) -> int:
         """Return the tokens that the model has seen after `step` updates."""
