@@ -29,6 +29,7 @@ def main() -> None:
     found = compiled(project, known)
     write(main, [entry for entry in found if not OF_GPU.match(entry)])
     write(cuda, [entry for entry in found if OF_GPU.match(entry)])
+    write_conda(main)
     for name in OTHERS:
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
             file.write("\n".join(versions(HERE / name)))
@@ -67,6 +68,15 @@ def with_builds(entry: str) -> str:
 def versions(lock: Path) -> list[str]:
     """NAME==VERSION of all that a lock has."""
     return re.findall(r"^[\w.-]+==[^\s;\\]+", lock.read_text(encoding="utf-8"), re.M)
+
+
+def write_conda(lock: Path) -> None:
+    """Write the environment of `snakemake --sdm conda` with the versions of a lock."""
+    pinned = re.findall(r"^[\w.-]+==[^\\\n]+", lock.read_text(encoding="utf-8"), re.M)
+    content = ["# For `snakemake --sdm conda`: the versions of main.txt. Written by `make locks`."]
+    content += ["channels: [conda-forge, nodefaults]", "dependencies:", f"  - python={PYTHON}"]
+    content += ["  - pip", "  - pip:", *(f'      - "{each.strip()}"' for each in pinned), ""]
+    lock.with_suffix(".yaml").write_text("\n".join(content), encoding="utf-8")
 
 
 def write(lock: Path, entries: list[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import run
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from support import ROOT
@@ -100,3 +101,9 @@ def test_a_file_with_another_digest_is_refused(install, tmp_path):
     said, found = install("tiny==1.0")
     assert not found and "Hashes are required" in said
     assert install("tiny==1.0", locked, changed)[1] == ["tiny-1.0"]
+
+
+def test_conda_installs_the_versions_of_the_lock():
+    conda = yaml.safe_load((ENVS / "main.yaml").read_text())["dependencies"]
+    pinned = re.findall(r"^[\w.-]+==[^\\\n]+", (ENVS / "main.txt").read_text(), re.M)
+    assert conda[-1]["pip"] == [each.strip() for each in pinned]

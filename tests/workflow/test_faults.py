@@ -37,7 +37,7 @@ def start(project, command, **options):
 
 def test_an_interrupt_ends_the_build_and_its_jobs(partial):
     """Jobs that the warm process runs, or plain ones, as it comes."""
-    process = start(partial, partial.command(targets=("fig04",)), start_new_session=True)
+    process = start(partial, partial.command(targets=("figures",)), start_new_session=True)
     wait_until(lambda: list((partial.folder / "results").rglob(".lease")), "no job begins")
     os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=40)[1]
@@ -54,7 +54,7 @@ def test_a_signal_while_a_build_is_planned_ends_it(tmp_path, verb, number):
     project = Project.copy(tmp_path / "project", figures="fig04")
     command = [sys.executable, "-m", "ptq_dynamics.cli", "status", "--scale", "smoke"]
     if verb == "snakemake -n":
-        command = project.command("-n", targets=("fig04",))
+        command = project.command("-n", targets=("figures",))
     # Whoever plans reads it, and gets no further.
     slow = project.folder / "config/runs.yaml"
     slow.unlink()
@@ -131,7 +131,7 @@ def running(snakemake, module):
 def test_the_warm_process_ends_with_the_snakemake_that_was_killed(partial):
     for path in (partial.folder / "results/smoke").glob("measure/*/*/*/*/record.json"):
         path.unlink()
-    process, servers = start(partial, partial.command(targets=("fig04",))), []
+    process, servers = start(partial, partial.command(targets=("figures",))), []
     wait_until(lambda: servers.extend(running(process.pid, "warm")) or servers, "none is there")
     process.kill()
     process.wait()

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from project import SNAKEMAKE, TABLE, Project
 from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.graph.site import PLACES
 from ptq_dynamics.measure import measurements
 from safetensors.numpy import load_file
 from support import ROOT, plan
@@ -131,11 +132,14 @@ def test_a_second_build_runs_no_job(built):
     assert before == {path: path.stat().st_mtime_ns for path in results(built)}
 
 
-def test_every_rule_and_every_figure_is_a_target(built):
+def test_every_rule_is_written_out_and_every_figure_is_a_target(built):
     listed = built.process([SNAKEMAKE, "--list", "--config", "scale=smoke"]).stdout.split()
-    assert {"figures", "train", "measure", "collect", "figure"} <= set(listed)
-    assert set(built.plan.site.config.chosen) <= set(listed)
-    one = built.snakemake("-n", targets=("fig06",))
+    files = [built.folder / "Snakefile", *(built.folder / "workflow").rglob("*Snakefile")]
+    files += (built.folder / "workflow/rules").glob("*.smk")
+    written = re.findall(r"^rule (\w+):", "".join(path.read_text() for path in files), re.M)
+    assert sorted(written) == sorted(listed) and {*PLACES} <= {*listed}
+    assert "good condition" in built.process([SNAKEMAKE, "--lint"]).stderr
+    one = built.snakemake("-n", targets=("figures/smoke/fig06.manifest.json",))
     assert one.returncode == 0 and "Nothing to be done" in one.stdout + one.stderr
 
 

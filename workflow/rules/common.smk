@@ -9,7 +9,7 @@ sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.graph import build
-from ptq_dynamics.graph.site import BY_NAME, COMPUTING, PLACES
+from ptq_dynamics.graph.site import BY_NAME, PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))
@@ -26,8 +26,13 @@ try:
 except Problem as problem:
     sys.exit(f"error: {problem}")
 
-manifest = plan.site.pattern
-RUN = "python -m ptq_dynamics.engine.run {input.spec} --devices {resources.devices}"
+SCALE = plan.site.config.choice.scale
+THREADS = plan.site.config.scale.threads  # of jobs that compute
+# With --sdm conda; otherwise jobs run in the environment of Snakemake.
+ENVIRONMENT = "../../envs/main.yaml"
+RUN = "python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
+# What the labels of inputs begin with that rules name; "*" stands for all others.
+NAMED = dict.fromkeys(PLACES, ())
 
 
 def planned_by(give, *arguments, **wildcards):
@@ -38,40 +43,45 @@ def planned_by(give, *arguments, **wildcards):
         sys.exit(f"error: {problem}")
 
 
-def job(kind, wildcards):
-    """Return the job of a rule with these wildcards."""
-    return planned_by(plan.job, kind, **dict(wildcards.items()))
-
-
 def spec(kind):
-    """Return the specification of a rule's job; remove the manifest of an outdated result."""
+    """Return a job's specification; remove the manifest of an outdated result."""
 
-    def found(wildcards):
-        own = job(kind, wildcards)
+    def specification(wildcards):
+        job = planned_by(plan.job, kind, **dict(wildcards.items()))
         if workflow.is_main_process:
-            plan.site.settle(own)
-        return str(own.paths.spec)
+            plan.site.settle(job)
+        return str(job.paths.spec)
 
-    return found
-
-
-def inputs(kind):
-    """Return manifests of the inputs of a rule's jobs."""
-    return lambda wildcards: job(kind, wildcards).needs
+    return specification
 
 
-def asked(kind):
-    """Return resources of a rule's jobs, which grow with the attempt and the size of the model."""
+def needs(kind, *labels):
+    """Return the manifests of a job's inputs whose labels begin with one of these words."""
+    NAMED[kind] += labels
+
+    def manifests(wildcards):
+        job, named = planned_by(plan.job, kind, **dict(wildcards.items())), NAMED[kind]
+        found = []
+        for label, paths in job.inputs.items():
+            word = re.split("[ .]", label)[0]
+            assert word in named or "*" in named, f"{kind} has no input for {label}"
+            found += paths if (word if word in named else "*") in labels else []
+        return found
+
+    return manifests
+
+
+def requests(kind, devices=0):
+    """Return resources of jobs, which grow with the attempt and the size of the model; `devices`
+    are those that a job leases on one machine."""
 
     def request(name, least=0):
         return lambda wildcards, attempt: plan.resources.ask(
             kind, attempt, dict(wildcards.items())
         ).get(name, least)
 
-    found = {name: request(name) for name in plan.resources.ask(kind)}
-    # Devices that a job leases on one machine.
-    found["devices"] = request("gpu", 1) if kind in ON_DEVICE else 0
-    return found
+    asked = {name: request(name) for name in plan.resources.ask(kind)}
+    return {**asked, "devices": request("gpu", devices) if devices else 0}
 
 
 onstart:

@@ -1,0 +1,67 @@
+# Text as tokens, documented functions, and downstream tasks.
+
+
+rule corpus:
+    input:
+        corpus=needs("corpus", "corpus"),
+        functions=needs("corpus", "functions"),
+        checkpoint=needs("corpus", "checkpoint"),
+        spec=spec("corpus"),
+    output:
+        manifest="<results>/corpus/{corpus}/manifest.json",
+    log:
+        "<results>/corpus/{corpus}/.log",
+    conda:
+        ENVIRONMENT
+    threads: THREADS
+    resources:
+        **requests("corpus"),
+    shell:
+        RUN
+
+
+rule functions:
+    input:
+        spec=spec("functions"),
+    output:
+        manifest="<results>/functions/{corpus}/manifest.json",
+    log:
+        "<results>/functions/{corpus}/.log",
+    conda:
+        ENVIRONMENT
+    resources:
+        **requests("functions"),
+    shell:
+        RUN
+
+
+rule make_task:
+    input:
+        functions=needs("make_task", "functions"),
+        corpus=needs("make_task", "corpus"),
+        spec=spec("make_task"),
+    output:
+        manifest="<results>/tasks/{made}/{corpus}/manifest.json",
+    log:
+        "<results>/tasks/{made}/{corpus}/.log",
+    conda:
+        ENVIRONMENT
+    resources:
+        **requests("make_task"),
+    shell:
+        RUN
+
+
+rule fetch_task:
+    input:
+        spec=spec("fetch_task"),
+    output:
+        manifest="<results>/tasks/{fetched}/manifest.json",
+    log:
+        "<results>/tasks/{fetched}/.log",
+    conda:
+        ENVIRONMENT
+    resources:
+        **requests("fetch_task"),
+    shell:
+        RUN
