@@ -36,7 +36,7 @@ REFUSED = [
     ),
     (
         figure("over_tokens", {"One": ["lawa-20"]}, [], metrics=["weight_norm"]),
-        ["metrics", "weight_norm", "lawa-20"],
+        ["curves", "weight_norm", "lawa-20"],
     ),
     (figure("pca", {"One": [RUNS[0], "kumar-70m-wsd-13"]}, []), ["curves", "kumar-70m"]),
 ]

@@ -2,15 +2,14 @@
 drawing inside functions, because planning imports all layouts."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from fractions import Fraction
 from itertools import chain
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Name, Once, Strict
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.figures.settings import Ages, names_in_groups
+from ptq_dynamics.figures.settings import names_in_groups
 from ptq_dynamics.measure.names import LOSS, QUANTIZED, Evaluated, Metric
 
 MOST_CURVES = 8  # the number of line styles
@@ -20,6 +19,17 @@ T = TypeVar("T")
 Some = Annotated[tuple[T, ...], Field(min_length=1), Once]
 Text = Annotated[str, Field(min_length=1)]
 Evaluations = Some[Evaluated]
+
+
+class Reads(NamedTuple):
+    """What a figure reads besides the measurements and runs of its trajectories: losses in planes
+    through the last checkpoint and the one a share `plane` of the budget before; the first
+    principal `components`; `ages` of averages; and what runs have and averages lack."""
+
+    plane: Fraction | None = None
+    components: int | None = None
+    ages: bool = False
+    of_runs: tuple[str, ...] = ()
 
 
 class Layout(Strict):
@@ -63,21 +73,10 @@ class Layout(Strict):
             raise ValueError(f"curves has {len(styles)} styles, at most {MOST_CURVES}; remove some")
         return self
 
-    def check(self, place: str, timeline: Any) -> None:
-        """Raise `Problem` if the figure cannot be drawn; `place` is its key."""
-
-    def no_averages(self, place: str, timeline: Any, what: str) -> None:
-        """Raise `Problem` if a curve shows an average, which does not have `what`."""
-        for name in timeline.config.runs.averages.keys() & self.trajectories:
-            raise Problem(f"{place} shows {what}, which the average {name} lacks; leave it out")
-
-    def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
-        """Return manifests by label that the figure reads besides runs and measurements."""
-        return {}
-
-    def ages(self, timeline: Any) -> Ages:
-        """Return the ages of averages, if the layout shows ages."""
-        return ()
+    @property
+    def reads(self) -> Reads:
+        """What the figure reads besides the measurements and runs of its trajectories."""
+        return Reads()
 
     @abstractmethod
     def draw(self, sheet: Any) -> Any:

@@ -28,7 +28,7 @@ def check(config: Config, timeline: Timeline) -> None:
         _check_draws(config, place, figure)
         if not {*TASK_METRICS}.isdisjoint(figure.metrics):
             _check_tasks(config, timeline, place, figure)
-        figure.check(place, timeline)
+        _check_reads(config, timeline, place, figure)
 
 
 def leave_out(config: Config) -> tuple[Config, dict[str, tuple[str, ...]]]:
@@ -200,6 +200,41 @@ def _check_draws(config: Config, place: str, figure: Figure) -> None:
         if others != others[:1] * len(few) or len({k.calibration_draw for k in kinds}) < len(few):
             why = f"must differ in their draw, and in nothing else, at {scale.description}"
             raise Problem(f"{place}.draws.{name}: {', '.join(few)} {why}")
+
+
+def _check_reads(config: Config, timeline: Timeline, place: str, figure: Figure) -> None:
+    """Require that trajectories have what a figure reads of them."""
+    for what in figure.reads.of_runs:
+        for name in config.runs.averages.keys() & figure.trajectories:
+            why = f"which lacks {what}; leave it out"
+            raise Problem(f"{place}.curves has the average {name}, {why}")
+    if figure.reads.components is not None:
+        models = dict[tuple[object, ...], str]()
+        for name in figure.trajectories:
+            shape = timeline.trajectories[name].model_shape(timeline)
+            models.setdefault((shape.model.weights, timeline.tokenized(shape)), name)
+        if len(models) > 1:
+            several = ", ".join(sorted(models.values()))
+            raise Problem(f"{place}.curves has several models ({several}); keep one")
+    if figure.reads.plane is not None:
+        _check_plane(config, timeline, place, figure, timeline.steps(figure.reads.plane))
+
+
+def _check_plane(
+    config: Config, timeline: Timeline, place: str, figure: Figure, previous: int
+) -> None:
+    """Require quantized weights, and a checkpoint `previous` steps before each end."""
+    for quantizer in figure.quantizers:
+        if not config.quantizers[config.scale.used(quantizer)].by_layer:
+            words = f"{quantizer} has no weights to compare; name another one"
+            raise Problem(f"{place}.quantizers: {words}")
+    for name in figure.trajectories:
+        final = timeline.measured(name)[-1].step or 0
+        away = {final - (point.step or 0) for point in timeline.checkpoints(name)} - {0}
+        if previous not in away:
+            near = sorted(away, key=lambda steps: abs(steps - previous))
+            why = f"no checkpoint so long before its end (the nearest: {near[:3]} steps)"
+            raise Problem(f"{place}.landscape.previous is {previous} steps; {name} has {why}")
 
 
 def _check_tasks(config: Config, timeline: Timeline, place: str, figure: Figure) -> None:

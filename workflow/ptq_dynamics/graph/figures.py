@@ -14,6 +14,7 @@ from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS, Evaluated
 from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.quantize.methods import Calibrated
+from ptq_dynamics.train.averages.windows import Tails
 
 
 class Figures(Planner):
@@ -29,7 +30,7 @@ class Figures(Planner):
             runs = [run for run in runs if run.seed == timeline.seeds_of(run.name)[0]]
         trajectories = self.plan.trajectories
         inputs |= {run.label: trajectories.manifests(run.name, run.seed) for run in runs}
-        inputs |= figure.inputs(name, self.plan.measuring)
+        inputs |= self._others(name, figure)
         followed = [timeline.trajectories[n] for n in trajectories.runs(figure.trajectories)]
         told = [(each.trained_by(timeline), *each.uncertain(timeline)) for each in followed]
         uncertain = dict.fromkeys(f"{family}: {unknown}" for family, unknown, _ in told if unknown)
@@ -47,12 +48,34 @@ class Figures(Planner):
             quantizers=tuple(self.shown(figure, each) for each in figure.quantizers),
             series=series,
             runs=tuple(runs),
-            ages=figure.ages(timeline),
+            ages=tuple(self._ages(figure)) if figure.reads.ages else (),
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in said.items() if what),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
         )
         return self.make("figure", "figures.draw", name, inputs, settings, figure=name)
+
+    def _others(self, name: str, figure: Figure) -> dict[str, list[str]]:
+        """Return manifests, by label, of what a figure reads besides runs and measurements."""
+        measuring, inputs = self.plan.measuring, dict[str, list[str]]()
+        if figure.reads.plane is not None:
+            back = self.timeline.steps(figure.reads.plane)
+            for each, quantizer in product(figure.trajectories, figure.quantizers):
+                job = measuring.landscape(each, self.scale.used(quantizer), back)
+                inputs[f"landscape {each} {quantizer}"] = [job.manifest]
+        if figure.reads.components is not None:
+            job = measuring.components(name, figure, figure.reads.components)
+            inputs["components"] = [job.manifest]
+        return inputs
+
+    def _ages(self, figure: Figure) -> Iterator[tuple[str, str, float]]:
+        """Yield the averages at the end of a run, with their mean age in tokens."""
+        for name in figure.trajectories:
+            average = self.timeline.trajectories[name]
+            if isinstance(average, Tails):
+                shape = average.model_shape(self.timeline)
+                for mean, steps in average.ages(self.timeline).items():
+                    yield name, mean, steps * shape.batch * shape.context
 
     def _here(self, figure: Figure) -> list[str]:
         """Return the scale's values of the paper's rates and weight decays in a figure's words."""

@@ -136,7 +136,7 @@ class Measuring(Planner):
         at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "steps": previous}
         return self.make("landscape", "curvature.landscape", name, inputs, settings, **at)
 
-    def components(self, name: str, figure: Any) -> Job:
+    def components(self, name: str, figure: Figure, count: int) -> Job:
         """Return the job of principal components along a figure's trajectories."""
         inputs, paths = {}, []
         for each in figure.trajectories:
@@ -145,7 +145,7 @@ class Measuring(Planner):
                 label = f"{each} seed {seed}"
                 inputs[label] = self.plan.trajectories.manifests(each, seed)
                 paths.append(curved.Path(label=label, trajectory=each, seed=seed, checkpoints=ids))
-        settings = curved.ComponentsSettings(paths=tuple(paths), components=figure.components)
+        settings = curved.ComponentsSettings(paths=tuple(paths), components=count)
         return self.make("components", "curvature.components", name, inputs, settings, figure=name)
 
     @cache

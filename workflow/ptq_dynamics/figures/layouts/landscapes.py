@@ -1,7 +1,6 @@
 """Loss landscapes in the plane of a final checkpoint, an earlier one and its quantized weights."""
 
 import math
-from collections.abc import Mapping
 from itertools import product
 from typing import Annotated, Any, Literal
 
@@ -9,9 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Share, Strict
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import GRID, POINTS
-from ptq_dynamics.figures.layout import Layout, Some, Text
+from ptq_dynamics.figures.layout import Layout, Reads, Some, Text
 
 MARKS = {  # markers and labels of the three points
     "final": ("o", "final Θₖ"),
@@ -42,28 +40,10 @@ class Landscapes(Layout):
     metrics: tuple[()] = ()
     landscape: PlaneOptions
 
-    def check(self, place: str, timeline: Any) -> None:
-        """Require the earlier checkpoint of each trajectory."""
-        previous = timeline.steps(self.landscape.previous)
-        for quantizer in self.quantizers:
-            if not timeline.config.quantizers[timeline.scale.used(quantizer)].by_layer:
-                words = f"{quantizer} has no weights to compare; name another one"
-                raise Problem(f"{place}.quantizers: {words}")
-        for name in self.trajectories:
-            final = timeline.measured(name)[-1].step or 0
-            away = {final - (point.step or 0) for point in timeline.checkpoints(name)} - {0}
-            if previous not in away:
-                near = sorted(away, key=lambda steps: abs(steps - previous))
-                why = f"no checkpoint so long before its end (the nearest: {near[:3]} steps)"
-                raise Problem(f"{place}.landscape.previous is {previous} steps; {name} has {why}")
-
-    def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
-        """Return the losses in all planes, at the first seed."""
-        previous, inputs = planner.timeline.steps(self.landscape.previous), {}
-        for name, quantizer in product(self.trajectories, self.quantizers):
-            job = planner.landscape(name, planner.scale.used(quantizer), previous)
-            inputs[f"landscape {name} {quantizer}"] = [job.manifest]
-        return inputs
+    @property
+    def reads(self) -> Reads:
+        """Losses in all planes."""
+        return Reads(plane=self.landscape.previous)
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure. The table has the grids and the points."""

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ptq_dynamics.figures.layout import BEFORE, Layout, Some
+from ptq_dynamics.figures.layout import BEFORE, Layout, Reads, Some
 
 AXES = {"loss": BEFORE, "rate": "Learning rate"}
 CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
@@ -18,9 +18,10 @@ class Onset(Layout):
     quantizers: Some[str]
     metrics: tuple[Literal["quantization_error"], Literal["loss"]]
 
-    def check(self, place: str, timeline: Any) -> None:
-        """Raise `Problem` for averages, which have no learning rate."""
-        self.no_averages(place, timeline, "the learning rate")
+    @property
+    def reads(self) -> Reads:
+        """Learning rates."""
+        return Reads(of_runs=("the learning rate",))
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure; a note has the shares of variance from `described`."""

@@ -4,7 +4,7 @@ from math import exp, hypot
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.figures.layout import Layout, Some
+from ptq_dynamics.figures.layout import Layout, Reads, Some
 from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
 
@@ -33,11 +33,10 @@ class OverTokens(Layout):
     metrics: Some[Literal[names.OfRuns, "accuracy"]]
     options: OverTokensOptions = OverTokensOptions()
 
-    def check(self, place: str, timeline: Any) -> None:
-        """Raise `Problem` for averages, which have no training curve."""
-        for metric in self.metrics:
-            if metric in TRAINING:
-                self.no_averages(f"{place}.metrics", timeline, metric)
+    @property
+    def reads(self) -> Reads:
+        """Training curves, for their metrics."""
+        return Reads(of_runs=tuple(metric for metric in self.metrics if metric in TRAINING))
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""

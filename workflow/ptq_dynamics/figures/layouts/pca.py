@@ -1,13 +1,11 @@
 """Checkpoints of trajectories in their first two principal components."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import SCORES
-from ptq_dynamics.figures.layout import Layout
+from ptq_dynamics.figures.layout import Layout, Reads
 from ptq_dynamics.figures.settings import Panel
 from ptq_dynamics.measure.names import SEED, TRAJECTORY
 
@@ -22,20 +20,10 @@ class Pca(Layout):
     metrics: tuple[()] = ()
     components: Annotated[int, Field(ge=2)]
 
-    def check(self, place: str, timeline: Any) -> None:
-        """Raise `Problem` if the trajectories have different models."""
-        models = dict[tuple[object, ...], str]()
-        for name in self.trajectories:
-            shape = timeline.trajectories[name].model_shape(timeline)
-            text = timeline.scale.whole(shape.corpus).tokenized
-            models.setdefault((shape.model.weights, text), name)
-        if len(models) > 1:
-            several = ", ".join(sorted(models.values()))
-            raise Problem(f"{place}.curves has several models ({several}); keep one")
-
-    def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
-        """Return the manifest of the principal components."""
-        return {"components": [planner.components(name, self).manifest]}
+    @property
+    def reads(self) -> Reads:
+        """Principal components."""
+        return Reads(components=self.components)
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""

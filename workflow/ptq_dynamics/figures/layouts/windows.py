@@ -2,8 +2,7 @@
 
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import Evaluations, Layout
-from ptq_dynamics.figures.settings import Ages
+from ptq_dynamics.figures.layout import Evaluations, Layout, Reads
 from ptq_dynamics.measure.names import CHECKPOINT, TRAJECTORY
 
 AGE = "Mean age (tokens)"  # the horizontal axis
@@ -15,16 +14,10 @@ class Windows(Layout):
     layout: Literal["windows"]
     metrics: Evaluations
 
-    def ages(self, timeline: Any) -> Ages:
-        """Return the ages of all averages at the end of a run."""
-        found = []
-        for name in self.trajectories:
-            average = timeline.trajectories[name]
-            if hasattr(average, "ages"):
-                model = average.model_shape(timeline)
-                ages = average.ages(timeline)
-                found += [(name, n, age * model.batch * model.context) for n, age in ages.items()]
-        return tuple(found)
+    @property
+    def reads(self) -> Reads:
+        """Ages of averages."""
+        return Reads(ages=True)
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
