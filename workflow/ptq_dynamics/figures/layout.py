@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from ptq_dynamics.base.fields import Count, Name, Once, Strict
 from ptq_dynamics.figures.settings import names_in_groups
 from ptq_dynamics.measure.names import LOSS, QUANTIZED, Evaluated, Metric
+from ptq_dynamics.measure.settings import Query
 
 MOST_CURVES = 8  # the number of line styles
 BEFORE = "FP loss (nats/token)"  # label of the horizontal axis
@@ -72,6 +73,12 @@ class Layout(Strict):
         if len(styles) > self.most_curves:
             raise ValueError(f"curves has {len(styles)} styles, at most {MOST_CURVES}; remove some")
         return self
+
+    @property
+    def query(self) -> Query:
+        """The measurements that the figure shows."""
+        names, quantizers = tuple(self.trajectories), self.quantizers
+        return Query(names, self.metrics, quantizers, self.headline, self.draws)
 
     @property
     def reads(self) -> Reads:

@@ -71,7 +71,7 @@ class Tables(Planner):
                     columns.setdefault(each, self.plan.figures.shown(query, each))
             filled: dict[str, Any] = {"rows": tuple(rows.values()), "columns": (*columns.values(),)}
             found.append(said.Filled(name=name, table=table, **filled))
-        series, measured = self.plan.figures.measured(every)
+        series, measured = self.plan.figures.measured(each.query for each in every)
         runs = tuple(dict.fromkeys(chain(*map(self.plan.figures.runs, every))))
         settings = said.TablesSettings(tables=tuple(found), series=series, runs=runs)
         return self.make("tabulate", "claims.tables", "tables", inputs | measured, settings)
@@ -94,7 +94,8 @@ class Tables(Planner):
         seeds = self.timeline.seeds_shown(name, query.headline)
         draws = dict(before.draws) if before else {}
         for each in query.quantizers:
-            draws[each] = max(draws.get(each, ()), self.plan.measuring.draws(query, each), key=len)
+            further = self.plan.measuring.draws(query.query, each)
+            draws[each] = max(draws.get(each, ()), further, key=len)
         if before is not None and len(before.seeds) >= len(seeds):
             return before.model_copy(update={"draws": draws})
         run = self.timeline.trajectories[name]

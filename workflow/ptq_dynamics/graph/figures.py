@@ -12,7 +12,7 @@ from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.settings import Shown, ShownRun, short
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS, Evaluated
-from ptq_dynamics.measure.settings import CollectSettings, Series
+from ptq_dynamics.measure.settings import CollectSettings, Query, Series
 from ptq_dynamics.quantize.methods import Calibrated
 from ptq_dynamics.train.averages.windows import Tails
 
@@ -24,7 +24,7 @@ class Figures(Planner):
     def figure(self, name: str) -> Job:
         """Return the job of one figure."""
         figure, timeline = self.config.figures[name], self.timeline
-        series, inputs = self.measured([figure])
+        series, inputs = self.measured([figure.query])
         runs = list(self.runs(figure))
         if figure.of_one_seed:
             runs = [run for run in runs if run.seed == timeline.seeds_of(run.name)[0]]
@@ -94,7 +94,7 @@ class Figures(Planner):
 
     def shown(self, figure: Figure, quantizer: str) -> Shown:
         """Return a quantizer of a figure, with the scale's draws."""
-        draws = self.plan.measuring.draws(figure, quantizer)
+        draws = self.plan.measuring.draws(figure.query, quantizer)
         settings = self.config.quantizers[draws[0]]
         calibrated = isinstance(settings, Calibrated)
         return Shown(quantizer, draws, settings.method, settings.bits, calibrated)
@@ -112,10 +112,8 @@ class Figures(Planner):
             for seed in self.timeline.seeds_shown(name, figure.headline):
                 yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at, small)
 
-    def measured(
-        self, queries: Iterable[Figure]
-    ) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
-        """Return the series of some figures, and their raw results by label."""
+    def measured(self, queries: Iterable[Query]) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
+        """Return the series of some queries, and their raw results by label."""
         found, inputs = dict[Series, None](), dict[str, list[str]]()
         measuring = self.plan.measuring
         for query in queries:
@@ -125,7 +123,7 @@ class Figures(Planner):
             quantizers = [FULL_PRECISION] if probes else []
             quantizers = measuring.quantizers(query) if evaluated else quantizers
             for name, quantizer in product(query.trajectories, quantizers):
-                for seed in self.timeline.seeds_shown(name, query.headline):
+                for seed in self.timeline.seeds_shown(name, query.seeds):
                     series = measuring.series(name, quantizer, seed)
                     found[series] = None
                     inputs |= measuring.inputs(series) if evaluated else {}
@@ -138,6 +136,6 @@ class Figures(Planner):
         """Return the job of all measurements of the chosen figures and their tables."""
         lacking = map(self.plan.tables.lacking, self.config.tables.values())
         queries = chain(map(self.config.figures.__getitem__, self.config.chosen), *lacking)
-        series, inputs = self.measured(queries)
+        series, inputs = self.measured(figure.query for figure in queries)
         settings = CollectSettings(series)
         return self.make("collect", "measure.collect", "measurements", inputs, settings)

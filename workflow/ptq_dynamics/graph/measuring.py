@@ -10,7 +10,7 @@ from ptq_dynamics.curvature import settings as curved
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, MEASURED, TASK_METRICS
-from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSettings, Series
+from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSettings, Query, Series
 from ptq_dynamics.measure.tasks.harness import HarnessSettings
 from ptq_dynamics.measure.tasks.made import MadeSettings
 from ptq_dynamics.quantize import environment
@@ -173,13 +173,13 @@ class Measuring(Planner):
         """Return a quantizer, resolved for a trajectory's model."""
         return self.config.quantizers[quantizer].resolved(self.shape(trajectory).model.widths)
 
-    def draws(self, query: Figure, quantizer: str) -> tuple[str, ...]:
-        """Return the scale's quantizers for one of a figure, one for each calibration set."""
+    def draws(self, query: Query, quantizer: str) -> tuple[str, ...]:
+        """Return the scale's quantizers for one of a query, one for each calibration set."""
         further = query.draws.get(quantizer, ())[: self.scale.calibration.draws - 1]
         return tuple(map(self.scale.used, (quantizer, *further)))
 
-    def quantizers(self, query: Figure) -> list[str]:
-        """Return full precision and all quantizers of a figure."""
+    def quantizers(self, query: Query) -> list[str]:
+        """Return full precision and all quantizers of a query."""
         return [FULL_PRECISION, *chain(*(self.draws(query, each) for each in query.quantizers))]
 
     def _calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
@@ -210,7 +210,7 @@ class Measuring(Planner):
         return any(
             trajectory in figure.trajectories
             and seed in self.timeline.seeds_shown(trajectory, figure.headline)
-            and quantizer in self.quantizers(figure)
+            and quantizer in self.quantizers(figure.query)
             for figure in self.config.figures.values()
             if not {*TASK_METRICS}.isdisjoint(figure.metrics)
         )

@@ -1,6 +1,7 @@
 """Settings of the stages that measure."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from operator import not_
 from typing import Annotated
 
@@ -39,6 +40,18 @@ class MeasureSettings(Strict):
     keep: bool
     skip: Annotated[bool, Field(exclude_if=not_)] = False
     layers: Annotated[bool, Field(exclude_if=bool)] = True
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is read of measurements: trajectories × metrics × quantizers, each with further `draws`
+    of calibration sets; at all seeds if `seeds` is True, or at so many, at least the first."""
+
+    trajectories: tuple[str, ...]
+    metrics: tuple[str, ...]
+    quantizers: tuple[str, ...] = ()
+    seeds: bool | int = False
+    draws: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""Measurements as a table, for notebooks and scripts."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from ptq_dynamics.config import read_yaml, require
+from ptq_dynamics.engine import checkout, manifest
+from ptq_dynamics.measure.names import Metric
+from ptq_dynamics.measure.settings import Query
+from ptq_dynamics.report.planning import planned
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def measurements(
+    figure: str | None = None,
+    *,
+    trajectories: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    quantizers: Sequence[str] = (),
+    seeds: bool | int = False,
+    scale: str | None = None,
+    project: Path = Path(),
+) -> "pd.DataFrame":
+    """Return what was measured for a figure, or for trajectories × metrics × quantizers, as a table
+    with the columns of `measurements.csv`; raises `Problem` if a result is not built."""
+    from ptq_dynamics.measure.measurements import join
+
+    folder = Path(os.path.relpath(project / "config"))
+    choice = read_yaml(folder / "config.yaml") | ({"scale": scale} if scale else {})
+    plan = planned({**choice, "figures": "all"}, folder, Path(os.path.relpath(checkout.ROOT)))
+    query = Query(tuple(trajectories), tuple(metrics), tuple(quantizers), seeds)
+    if figure is not None:
+        require("figure", "figure", [figure], plan.site.config.figures)
+        query = plan.site.config.figures[figure].query
+    require("trajectories", "trajectory", query.trajectories, plan.site.timeline.trajectories)
+    require("quantizers", "quantizer", query.quantizers, plan.site.config.quantizers)
+    require("metrics", "metric", query.metrics, get_args(Metric))
+    series, inputs = plan.figures.measured([query])
+    results = {
+        label: [manifest.read(project / path) for path in paths] for label, paths in inputs.items()
+    }
+    table = join(series, results)
+    return table[table.metric.isin(query.metrics)].reset_index(drop=True)
