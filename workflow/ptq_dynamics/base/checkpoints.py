@@ -13,8 +13,11 @@ SAFE = "model.safetensors"
 INDEX = ".index.json"  # suffix of the file that maps weights to shards
 # Entries of config.json, and other files with their tools, that describe quantized weights.
 QUANTIZED = ("quantization_config", "compression_config", "quantization")
-BESIDE = {"quantize_config.json": "GPTQ", "quant_config.json": "AWQ"}
-BESIDE |= {"hf_quant_config.json": "ModelOpt"}
+BESIDE = {
+    "quantize_config.json": "GPTQ",
+    "quant_config.json": "AWQ",
+    "hf_quant_config.json": "ModelOpt",
+}
 # Types of whole numbers and of floating-point codes in safetensors.
 WHOLE, CODES = re.compile(r"[IU]\d+"), re.compile(r"F[468](_\w+)?")
 # Masks and positions, which older checkpoints hold as whole numbers.
