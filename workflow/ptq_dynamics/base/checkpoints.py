@@ -62,14 +62,14 @@ def require_plain(place: object, folder: Path, tensors: Forms = NONE) -> None:
             raise _quantized(place, f"{CONFIG}, method {_method(about)}")
         if name := part.get("transformers_weights"):
             raise Problem(f"{place}: {CONFIG} names {name} as weights; save the model again")
-    require_alone(place, (path.name for path in folder.iterdir()))
+    require_plain_names(place, (path.name for path in folder.iterdir()))
     for name, (dtype, shape) in tensors.items():
         is_code = WHOLE.fullmatch(dtype) and len(shape) > 1 and not BUFFER.search(name)
         if is_code or CODES.fullmatch(dtype):
             raise _quantized(place, f"none, but {name} has the type {dtype}")
 
 
-def require_alone(place: object, names: Iterable[str]) -> None:
+def require_plain_names(place: object, names: Iterable[str]) -> None:
     """Raise `Problem` if one of the files of a checkpoint describes quantized weights."""
     for name in sorted(BESIDE.keys() & {*names}):
         raise _quantized(place, f"{name}, method {BESIDE[name]}")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ptq_dynamics.base.checkpoints import forms, require_alone, require_plain
+from ptq_dynamics.base.checkpoints import forms, require_plain, require_plain_names
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import files, folders
@@ -75,7 +75,7 @@ def resolve(wanted: Wanted) -> Entry:
     except Exception as error:
         raise explained(error, source, "the list of files") from error
     every = about.siblings or ()
-    require_alone(source, (each.rfilename for each in every))
+    require_plain_names(source, (each.rfilename for each in every))
     found = files.choose(wanted.part, (_file(each, source) for each in every))
     if not found or about.sha is None:
         raise Problem(f"{source} has no complete {wanted.part}; correct config/families.yaml")
