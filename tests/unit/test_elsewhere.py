@@ -164,3 +164,14 @@ def test_checkpoints_of_another_model_and_files_that_are_cut_off_are_named(tmp_p
     assert "run/step-2 and " in (said := refused()) and "hold different models" in said
     weights.write_bytes(whole[:-1])
     assert "step-2/model.safetensors cannot be read" in refused()
+
+
+def test_quantized_checkpoints_and_models_without_a_step_are_named(tmp_path, refused, capsys):
+    path = tmp_path / "run/step-2/config.json"
+    path.write_text(json.dumps({**CONFIG, "quantization_config": {"quant_method": "awq"}}))
+    state = {"log_history": [{"train_loss": 1.0}, {"step": 1, "learning_rate": 1e-3}]}
+    (tmp_path / "run/step-2/trainer_state.json").write_text(json.dumps(state))
+    assert "run/step-2 is quantized already (quantization_config: config.json, meth" in refused()
+    checkpoint(tmp_path / "run/step-final")
+    path.write_text(json.dumps(CONFIG))
+    assert [line for line in elsewhere.left_out(own(tmp_path / "run")) if "step-final is" in line]

@@ -22,7 +22,7 @@ from ptq_dynamics.hub import lock
 from ptq_dynamics.train.fetch import FetchSettings, Revision
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from safetensors.torch import load_file, save_file
-from support import artifacts, differing, job_file, wait_until
+from support import artifacts, differing, job_file, one_line, wait_until
 from transformers import AutoTokenizer
 
 pytestmark = pytest.mark.slow
@@ -126,6 +126,36 @@ def test_a_revision_becomes_a_checkpoint_and_nothing_else_is_asked_for(hub, save
     assert (checkpoint.id, checkpoint.step, checkpoint.tokens) == ("step-100", 100, 6400)
     assert (checkpoint.lr, checkpoint.phase, trajectory.fact("seed")) == (None, "stable", None)
     assert trajectory.fact("commits") == {"step-100": COMMIT}
+
+
+@pytest.mark.parametrize("codes", [False, True])
+def test_quantized_checkpoints_are_refused_before_they_are_read(hub, tmp_path, codes, capsys):
+    """By the configuration before weights are downloaded, else by the types of tensors."""
+    if codes:
+        state = load_file(hub.root / NAME / ONE)
+        name = next(each for each, value in state.items() if value.ndim == 2)
+        state[name] = state[name].to(torch.int8)
+        save_file(state, hub.root / NAME / ONE)
+    else:
+        path = hub.root / NAME / "config.json"
+        about = {"quantization_config": {"quant_method": "fp8"}}
+        path.write_text(json.dumps(json.loads(path.read_text()) | about))
+    line = refused(tmp_path, job(revision()), capsys)
+    words = f"none, but {name} has the type I8" if codes else "config.json, method fp8"
+    assert f"{NAME}@{BRANCH} is quantized already (quantization_config: {words})" in line
+    assert bool(hub.asked[ONE]) == codes
+
+
+def test_files_of_other_tools_are_refused_when_the_revision_is_locked(hub):
+    (hub.root / NAME / "quantize_config.json").write_text("{}")
+    with one_line(f"{NAME}@{BRANCH} is quantized already", "quantize_config.json, method GPTQ"):
+        revision()
+
+
+def test_pickles_count_where_left_over_shards_have_no_index(hub):
+    (hub.root / NAME / INDEX).unlink()
+    names = {each.name for each in revision().files}
+    assert "pytorch_model.bin" in names and ONE not in names
 
 
 @pytest.mark.parametrize("gone", [TWO, INDEX, "config.json"])

@@ -50,7 +50,9 @@ def train(folder, steps, every):
         disable_tqdm=True,
     )
     collate = transformers.default_data_collator
-    transformers.Trainer(model, options, collate, rows, processing_class=tokenizer).train()
+    trainer = transformers.Trainer(model, options, collate, rows, processing_class=tokenizer)
+    trainer.train()
+    trainer.save_model()
     return folder
 
 
@@ -88,6 +90,7 @@ def measured(trained, tmp_path_factory):
 def test_one_command_gives_picture_table_and_words(measured):
     out, _, said = measured
     assert all((out / name).is_file() for name in OUTPUTS)
+    assert "run is left out: its weights are those of checkpoint-120" in said
     assert "2 checkpoints of llama" in said and "the first checkpoint took" in said
     assert "3-bit: the error is" in said and "The average of the last 2 has an error" in said
     rows = rows_of(out / OUTPUTS[2])

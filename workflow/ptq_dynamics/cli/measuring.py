@@ -69,7 +69,9 @@ def _write(arguments: Namespace, folder: Path) -> None:
     curves, averages = {RUN: [RUN]}, {}
     try:
         with chdir(folder.parent):
-            count = len(elsewhere.measured(families.Own(**entry)))
+            own = families.Own(**entry)
+            count = len(elsewhere.measured(own))
+            print(*(f"{line}\n" for line in elsewhere.left_out(own)), sep="", end="", flush=True)
     except ValidationError as error:
         raise problem(error, entry, "measure") from None
     if arguments.average is not None and average not in (0, *range(2, count + 1)):

@@ -1,20 +1,20 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
 import csv
-import json
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import FILE, Local, Own, Remote
 from ptq_dynamics.config.releases import Public, ReleasedRevision
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.hub import folders
-from ptq_dynamics.hub.files import CONFIG, is_of_tokenizer
-from ptq_dynamics.hub.folders import STATE, LocalFile
+from ptq_dynamics.hub.files import is_of_tokenizer
+from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
@@ -76,11 +76,10 @@ def settle(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dic
 def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, Given]:
     root, chosen = Path(source.folder).resolve(), measured(entry)
     ids = {path: ALONE if step is None else step_id(step) for path, step in chosen}
-    states = {path: _read(path / STATE) for path, _ in chosen}
-    seen = {path: state.get("num_input_tokens_seen") or None for path, state in states.items()}
-    logged = states[chosen[-1][0]].get("log_history") or ()
-    rates = ((each["step"], each.get("learning_rate")) for each in logged)
-    history = {step: rate for step, rate in rates if isinstance(rate, float)}
+    states = {path: folders.state(path) for path, _ in chosen}
+    seen = {path: state[folders.TOKENS] or None for path, state in states.items()}
+    rates = ((each["step"], each["learning_rate"]) for each in states[chosen[-1][0]]["log_history"])
+    history = {step: rate for step, rate in rates if rate is not None}
     found = InFolder(
         **about,
         repository=source.folder,
@@ -121,22 +120,18 @@ def _described(folder: Path) -> Given:
 
     place = folder
     try:
-        for place in sorted(folder.glob("model*.safetensors")):
+        for place in weight_files(folder):
             safe_open(place, "numpy")  # raises if the file is truncated
         place = folder
-        weights = get_local_safetensors_metadata(folder)
-        return Given(**folders.about(_read(folder / CONFIG), weights))
+        tensors = forms(get_local_safetensors_metadata(folder))
+        require_plain(folder, folder, tensors)
+        return Given(**folders.about(folders.json_object(folder / CONFIG), tensors))
+    except Problem:
+        raise
     # The libraries raise many types of errors.
     except Exception as error:
         reason = " ".join(str(error).split())
         raise Problem(f"{place} cannot be read ({reason}); save the model again") from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
-    except (ValueError, TypeError) as error:
-        raise Problem(f"{path} is not a JSON object ({error}); restore it, or remove it") from None
 
 
 def measured(entry: Own) -> list[tuple[Any, int | None]]:
@@ -149,6 +144,14 @@ def measured(entry: Own) -> list[tuple[Any, int | None]]:
         every = [(each, int(match[1]) if match else None) for each, match in found]
         every.sort(key=lambda pair: pair[1] or 0)
     return every[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
+
+
+def left_out(entry: Own) -> list[str]:
+    """Return a line for each model in a local folder that is not measured."""
+    source = entry.checkpoints
+    if not isinstance(source, Local):
+        return []
+    return folders.left_out(Path(source.folder).resolve(), source.step)
 
 
 def _tokens(entry: Own, step: int | None) -> int | None:

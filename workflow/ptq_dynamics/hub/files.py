@@ -11,12 +11,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem, is_full_disk
 
-CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
-INDEX = ".index.json"  # suffix of the file that maps weights to shards
-SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
+TOKENIZER, PICKLED = "tokenizer_config.json", "pytorch_model.bin"
 
 _TOKENIZER = re.compile(
     r"(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|tokenizer\.model|"
@@ -28,8 +27,9 @@ _SAFE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 _PICKLED = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?")
 _FETCHED = "|".join(each.pattern for each in (_SMALL, _SAFE, _PICKLED))
 
-# Both take a file's name; a checkpoint here is one that needs no conversion.
-is_of_tokenizer = _TOKENIZER.fullmatch
+# All take a file's name; a checkpoint here is one that needs no conversion.
+is_of_tokenizer, is_small, is_pickled = _TOKENIZER.fullmatch, _SMALL.fullmatch, _PICKLED.fullmatch
+is_weights = re.compile(f"{_SAFE.pattern}|{_PICKLED.pattern}").fullmatch
 is_of_checkpoint = re.compile(f"{_SMALL.pattern}|{_SAFE.pattern}").fullmatch
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 Part = Literal["checkpoint", "tokenizer"]
@@ -62,10 +62,11 @@ def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     found = {file.name: file for file in sorted(files, key=lambda file: file.name)}
     if part == "tokenizer":
         return tuple(file for name, file in found.items() if _TOKENIZER.fullmatch(name))
-    weights = list(filter(_SAFE.fullmatch, found)) or list(filter(_PICKLED.fullmatch, found))
-    if not weights or CONFIG not in found:
+    kinds = ((SAFE, _SAFE), (PICKLED, _PICKLED))
+    kind = next((each for name, each in kinds if {name, name + INDEX} & found.keys()), None)
+    if kind is None or CONFIG not in found:
         return ()
-    return tuple(found[name] for name in found if name in weights or _SMALL.fullmatch(name))
+    return tuple(found[name] for name in found if kind.fullmatch(name) or _SMALL.fullmatch(name))
 
 
 @dataclass(frozen=True)

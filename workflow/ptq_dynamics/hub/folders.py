@@ -2,16 +2,22 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from filecmp import cmp
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, Forms, weight_files
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.hub.files import CONFIG, INDEX, SAFE, is_of_checkpoint
+from ptq_dynamics.hub.files import is_pickled, is_small, is_weights
 
 STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
+STEP, TOKENS = "global_step", "num_input_tokens_seen"  # its entries
+# Subfolders with the model at the end of a run.
+FINAL = re.compile(r"(^|[-_])(final|last|latest)$")
 CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx")  # its names in transformers
 UNLIMITED = 1 << 20  # context length in tokens of a model without a limit
 TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})  # linear layers are saved [in, out]
@@ -27,8 +33,9 @@ class LocalFile:
 
 
 def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None]:
-    """Return the subfolders with a checkpoint and the steps that `pattern` finds in their names, or
-    the folder itself without a step. Raises `Problem` if there is none, or a step occurs twice."""
+    """Return the subfolders with a checkpoint and the steps that `pattern` finds in their names,
+    and final models whose trainer_state.json tells the step; or the folder itself without a step.
+    Raises `Problem` if there is none, or a step occurs twice."""
     if not folder.is_dir():
         raise Problem(f"{folder} is no folder; correct the path")
     if not pattern.groups:
@@ -44,29 +51,127 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
                 raise Problem(f"{path} has no {CONFIG}; save the whole model, or move it away")
         elif (other := found.setdefault(int(match[1]), path)) is not path:
             raise Problem(f"{path} has the step of {other}; give --step another pattern")
-    if not found and not is_one:
+    if is_one and not found:
+        return {folder: None}
+    for path in _others(folder, found.values()):
+        step = final_step(path) if _is_final(path, folder) and _weights(path) else None
+        if step is not None and step not in found and twin(path, found.values()) is None:
+            found[step] = path
+    if not found:
         why = "and no subfolder that has one is named as checkpoint-500"
         mend = r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
         raise Problem(f"{folder} has no {CONFIG}, {why}; {mend}")
-    return {found[step]: step for step in sorted(found)} or {folder: None}
+    return {found[step]: step for step in sorted(found)}
+
+
+def left_out(folder: Path, pattern: re.Pattern[str]) -> list[str]:
+    """Return a line for each model in a folder that is not among its checkpoints."""
+    measured, lines = checkpoints(folder, pattern), list[str]()
+    steps = {step: path.name for path, step in measured.items() if step is not None}
+    for path in _others(folder, measured):
+        mend = "; to measure it, move it to a subfolder checkpoint-STEP, or give --step"
+        if (other := twin(path, measured)) is not None:
+            why, mend = f"its weights are those of {other.name}", ""
+        elif not _weights(path):
+            why = f"its {SAFE} is not complete"
+        elif not _is_final(path, folder):
+            why = "its name has no step"
+        else:
+            name = steps.get(final_step(path) or 0)
+            why = f"{name} has its step, but other weights" if name else "nothing tells its step"
+        lines.append(f"{path} is left out: {why}{mend}")
+    return lines
+
+
+def _is_final(path: Path, folder: Path) -> bool:
+    return path == folder or FINAL.search(path.name) is not None
+
+
+def _others(folder: Path, known: Collection[Path]) -> list[Path]:
+    """Return the subfolders and the folder itself that have a model and are not known."""
+    every = [*sorted(each for each in folder.iterdir() if each.is_dir()), folder]
+    return [
+        path
+        for path in every
+        if path not in known and (path / CONFIG).is_file()
+        if any(is_weights(each.name) for each in path.iterdir())
+    ]
+
+
+def _weights(folder: Path) -> list[Path]:
+    try:
+        return weight_files(folder)
+    except Problem:
+        return []
+
+
+def twin(folder: Path, others: Iterable[Path]) -> Path | None:
+    """Return the first of other checkpoints whose weights have the same bytes, if any."""
+    ours = _weights(folder)
+    for other in others if ours else ():
+        theirs = _weights(other)
+        if [path.name for path in ours] == [path.name for path in theirs] and all(
+            cmp(one, two, shallow=False) for one, two in zip(ours, theirs, strict=True)
+        ):
+            return other
+    return None
+
+
+def final_step(folder: Path) -> int | None:
+    """Return the step that trainer_state.json tells, or else the last one of its log."""
+    known = state(folder)
+    logged = (entry["step"] for entry in known["log_history"])
+    return known["global_step"] or max(logged, default=None)
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """Return `global_step`, `num_input_tokens_seen` and `log_history` of trainer_state.json.
+    Numbers that are missing or invalid are None; entries without a step are left out."""
+    content = json_object(folder / STATE)
+    found: dict[str, Any] = {key: _count(content.get(key)) for key in (STEP, TOKENS)}
+    logged = content.get("log_history")
+    found["log_history"] = [
+        {**each, "step": step, "learning_rate": _number(each.get("learning_rate"))}
+        for each in (logged if isinstance(logged, list) else ())
+        if isinstance(each, dict) and (step := _count(each.get("step"))) is not None
+    ]
+    return found
+
+
+def _number(value: object) -> float | None:
+    """Return a finite number that is not negative, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < sys.maxsize else None
+
+
+def _count(value: object) -> int | None:
+    number = _number(value)
+    return int(number) if number is not None and number.is_integer() else None
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file, empty if there is none. Raises `Problem` if it is no object."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except (ValueError, TypeError) as error:
+        raise Problem(f"{path} is not a JSON object ({error}); restore it, or remove it") from None
 
 
 def files(folder: Path) -> tuple[LocalFile, ...]:
-    """Return the files of the checkpoint in a folder. Raises `Problem` if its weights are not
-    complete safetensors."""
-    found, needed = listed(folder, is_of_checkpoint), {SAFE}
-    names = {each.name for each in found}
-    if SAFE not in names and (index := folder / (SAFE + INDEX)).is_file():
-        needed = {*json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
-    if lacking := sorted(needed - names):
-        if any(folder.glob("*.bin")):
-            raise Problem(
-                f"{folder} has its weights in .bin files, which can run code when they are read; "
-                'convert them: python -c "from transformers import AutoModelForCausalLM as M; '
-                f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
-            )
-        raise Problem(f"{folder} lacks {lacking[0]}; save the whole model with save_pretrained")
-    return found
+    """Return the files of the checkpoint in a folder, without weights that transformers does not
+    read. Raises `Problem` if its weights are not complete safetensors."""
+    names = {path.name for path in folder.glob("*")}
+    if not names & {SAFE, SAFE + INDEX} and any(map(is_pickled, names)):
+        raise Problem(
+            f"{folder} has its weights in .bin files, which can run code when they are read; "
+            'convert them: python -c "from transformers import AutoModelForCausalLM as M; '
+            f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
+        )
+    weights = {path.name for path in weight_files(folder)}
+    if SAFE not in weights:
+        weights.add(SAFE + INDEX)
+    return listed(folder, lambda name: name in weights or is_small(name))
 
 
 def listed(folder: Path, is_one: Callable[[str], object]) -> tuple[LocalFile, ...]:
@@ -76,13 +181,12 @@ def listed(folder: Path, is_one: Callable[[str], object]) -> tuple[LocalFile, ..
     return tuple(LocalFile(name, about.st_size, about.st_mtime_ns) for name, about in found)
 
 
-def about(config: Mapping[str, Any], metadata: Any) -> dict[str, Any]:
+def about(config: Mapping[str, Any], tensors: Forms) -> dict[str, Any]:
     """Return the fields of a model (`train.architectures.given`) and its vocabulary, from its
-    config.json and the metadata of its safetensors that huggingface_hub reads."""
+    config.json and the forms of its tensors."""
     # A model of text and images has a part for text.
     config = {**config, **(config.get("text_config") or {})}
-    parts = metadata.files_metadata.values()
-    shapes = {name: each.shape for part in parts for name, each in part.tensors.items()}
+    shapes = {name: shape for name, (_, shape) in tensors.items()}
     column = 0 if config["model_type"] in TRANSPOSED else 1
     inputs = {
         shape[column]

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from ptq_dynamics.base.checkpoints import forms, require_plain, require_plain_names
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import files, folders
@@ -73,7 +74,9 @@ def resolve(wanted: Wanted) -> Entry:
     # Proxies and mirrors lead to many types of errors.
     except Exception as error:
         raise explained(error, source, "the list of files") from error
-    found = files.choose(wanted.part, (_file(each, source) for each in about.siblings or ()))
+    every = about.siblings or ()
+    require_plain_names(source, (each.rfilename for each in every))
+    found = files.choose(wanted.part, (_file(each, source) for each in every))
     if not found or about.sha is None:
         raise Problem(f"{source} has no complete {wanted.part}; correct config/families.yaml")
     return Entry(about.sha, found)
@@ -127,6 +130,7 @@ def model(repository: str, revision: str, commit: str) -> dict[str, Any]:
     """Return the properties of the model at a revision (`folders.about`)."""
     import huggingface_hub as hub
 
+    source = Source(repository, revision, commit)
     try:
         config = Path(hub.hf_hub_download(repository, files.CONFIG, revision=commit))
         if hub.constants.HF_HUB_OFFLINE:
@@ -134,9 +138,9 @@ def model(repository: str, revision: str, commit: str) -> dict[str, Any]:
         else:
             metadata = hub.get_safetensors_metadata(repository, revision=commit)
     except Exception as error:
-        source = Source(repository, revision, commit)
         raise explained(error, source, "config.json, or what safetensors hold,") from error
-    return folders.about(json.loads(config.read_text(encoding="utf-8")), metadata)
+    require_plain(source, config.parent, forms(metadata))
+    return folders.about(json.loads(config.read_text(encoding="utf-8")), forms(metadata))
 
 
 def _file(about: Any, source: Source) -> HubFile:

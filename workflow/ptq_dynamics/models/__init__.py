@@ -24,6 +24,7 @@ from transformers import (
 )
 from transformers.pytorch_utils import Conv1D
 
+from ptq_dynamics.base.checkpoints import weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
 
@@ -106,6 +107,25 @@ def room() -> dict[int | str, int]:
     return {where: int(bytes_ / BESIDE) for where, bytes_ in get_max_memory().items()}
 
 
+def configuration(folder: Path) -> dict[str, Any]:
+    """Return the configuration that transformers reads in a folder, defaults included, with dots
+    between nested keys."""
+    try:
+        found = AutoConfig.from_pretrained(folder, **LOCAL).to_dict()
+    except UNREADABLE as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Problem(f"{folder} has no readable {packed.CONFIG} ({reason}); restore it") from error
+    return dict(_flat(found))
+
+
+def _flat(entries: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in entries.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
 def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
     """Return the model in `folder` on the meta device, by default in its own dtype."""
     config = AutoConfig.from_pretrained(folder, **LOCAL)
@@ -155,7 +175,7 @@ def _rotate(model: Any, folder: Path, about: dict[str, Any] | None) -> None:
     for scheme in config.config_groups.values():
         scheme.apply = [each for each in scheme.apply if each.location == "input"]
     apply_transform_config(model, config)
-    for file in folder.glob("model*.safetensors"):
+    for file in weight_files(folder):
         tensors = load_file(file).items()
         model.load_state_dict({k: v for k, v in tensors if "_input." in k}, strict=False)
 

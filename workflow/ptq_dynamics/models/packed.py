@@ -14,7 +14,8 @@ from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_in
 from safetensors.torch import load_file
 from torch import Tensor
 
-CONFIG = "config.json"
+from ptq_dynamics.base.checkpoints import CONFIG, weight_files
+
 COMPRESSED, GPTQ = "compressed-tensors", "gptq"
 # File of a rescaled model: factors of each layer's weights (LAYER.rows and LAYER.columns), and
 # other parameters before the scaling.
@@ -100,7 +101,7 @@ def unscaled_weight(layer: str, weight: Tensor, scaling: Mapping[str, Tensor]) -
 def _split(folder: Path) -> tuple[dict[str, Grid], dict[str, Tensor]]:
     about = config(folder)["quantization_config"]
     tensors: dict[str, Tensor] = {}
-    for file in sorted(folder.glob("model*.safetensors")):
+    for file in weight_files(folder):
         tensors |= load_file(file)
     if about["quant_method"] == GPTQ:
         return gptq(tensors, about["bits"]), tensors

@@ -17,10 +17,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ptq_dynamics import models
+from ptq_dynamics.base.checkpoints import CONFIG, weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models import packed
-from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid, unscaled_weight
+from ptq_dynamics.models.packed import COMPRESSED, GPTQ, SCALING, Grid, unscaled_weight
 from ptq_dynamics.quantize.methods import Quantized
 from ptq_dynamics.train.weights import Weights
 
@@ -118,7 +119,7 @@ def _save(
         entries[f"{layer}.weight"] = {f"{layer}.{key}": part for key, part in pack(grid).items()}
     # A large model does not fit in memory, so this loop holds one file at a time.
     places, found = dict[str, str](), {grid.scales.dtype for grid in grids.values()}
-    for file in sorted(source.glob("model*.safetensors")):
+    for file in weight_files(source):
         tensors = load_file(file)
         floating = {name: each.dtype for name, each in tensors.items() if each.is_floating_point()}
         # Buffers of older checkpoints are float32 and do not count.

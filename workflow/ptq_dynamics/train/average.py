@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ptq_dynamics import models
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.ingredients import require_one_model
 from ptq_dynamics.train.settings import AverageSettings, ChoosingText
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from ptq_dynamics.train.weights import Weights
@@ -70,13 +70,11 @@ def greedy(
 
 
 def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
-    """Write the weighted mean of checkpoints, and copy the other files of the last checkpoint."""
+    """Write the weighted mean of checkpoints, and copy the other files of the last checkpoint.
+    Raises `Problem` if they differ in more than weights."""
     sources = [Weights(member) for member in members]
-    for source in sources:
-        if source.forms() != sources[-1].forms():
-            raise Problem(
-                f"tensors of {source.folder} and {members[-1]} differ in name, type or shape"
-            )
+    for source in sources[:-1]:
+        require_one_model(source, sources[-1])
     shutil.copytree(members[-1], folder, ignore=shutil.ignore_patterns("*.safetensors"))
     for file, names in sources[-1].files.items():
         means = {

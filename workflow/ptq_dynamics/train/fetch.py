@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, forms, require_plain
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile, Source, obtain
+from ptq_dynamics.hub.files import PICKLED, HubFile, Source, obtain
 from ptq_dynamics.train import olmo_format, trajectory
 
 RESUMABLE = True
@@ -101,7 +102,10 @@ class _Checkpoint:
         self._names = olmo_format.names if is_olmo else lambda name: (name,)
 
     def fetch(self) -> None:
-        """Obtain and convert all files; raise `Problem` if one cannot be obtained."""
+        """Obtain and convert all files. Raises `Problem` if one cannot be obtained, or the weights
+        are quantized."""
+        from huggingface_hub import get_local_safetensors_metadata
+
         self._out.mkdir(exist_ok=True)
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
@@ -113,6 +117,7 @@ class _Checkpoint:
                 self._write(name, self._rewritten[name](content))
             elif not name.startswith(weights.partition(".")[0]):
                 self._obtain(file, self._out)
+        require_plain(self._source, self._out)
         for file in map(self._known, self._weights(weights)):
             target = self._out / safe_name(file.name)
             if not self._converts:
@@ -123,6 +128,7 @@ class _Checkpoint:
                 save_safely(found, saved, self._names)
                 os.replace(saved, target)
                 found.unlink()
+        require_plain(self._source, self._out, forms(get_local_safetensors_metadata(self._out)))
 
     def _weights(self, whole: str) -> Iterable[str]:
         # The files that transformers would read: one, or those that the index names.

@@ -5,8 +5,9 @@ import json
 import re
 from typing import Any
 
+from ptq_dynamics.base.checkpoints import CONFIG
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.hub.files import CONFIG, TOKENIZER
+from ptq_dynamics.hub.files import TOKENIZER
 
 OLMO = "olmo"  # the family's `format`
 _MEND = "leave the family out, or its `format`"

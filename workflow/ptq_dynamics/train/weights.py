@@ -7,19 +7,23 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from ptq_dynamics.base.checkpoints import require_plain, weight_files
+
 
 class Weights:
-    """The tensors of a checkpoint, read on request; `files` lists names of tensors by file."""
+    """The tensors of a checkpoint, read on request; `files` lists names of tensors by file.
+    Raises `Problem` if they are quantized."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files: dict[str, list[str]] = {}
         self._homes: dict[str, Any] = {}
-        for path in sorted(folder.glob("model*.safetensors")):
+        for path in weight_files(folder):
             # A memory-mapped file would stay in memory once it is read.
             opened: Any = safe_open(path, framework="pt", backend="pread")
             self.files[path.name] = list(opened.keys())
             self._homes |= dict.fromkeys(self.files[path.name], opened)
+        require_plain(folder, folder, self.forms())
 
     def tensors(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Return the tensors with these names, without missing ones."""

@@ -1,0 +1,312 @@
+"""Checkpoints as people leave them: shards of an earlier save, weights that are quantized already,
+members of a mean that are other models. transformers' own loader is the reference."""
+
+import copy
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from ptq_dynamics import models
+from ptq_dynamics.base.checkpoints import require_plain, weight_files
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus.sources.embedded import train_tokenizer
+from ptq_dynamics.hub import folders
+from ptq_dynamics.quantize import storage
+from ptq_dynamics.quantize.methods import Calibration
+from ptq_dynamics.quantize.methods.gptq import Gptq
+from ptq_dynamics.quantize.methods.rtn import Rtn
+from ptq_dynamics.train.average import write_mean
+from ptq_dynamics.train.weights import Weights
+from safetensors.torch import load_file, save_file
+from support import one_line
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+INDEX = "model.safetensors.index.json"
+SHAPE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+SHAPE |= {"num_attention_heads": 4, "max_position_embeddings": 64}
+GRID = {"bits": 4, "group_size": 16}
+GPTQ = Gptq(
+    **GRID, method="gptq", symmetric=True, activation_order="static", damping=0.05, block_size=128
+)
+LAYER = "model.layers.0.mlp.up_proj"
+
+
+def save(folder, seed=0, size="1GB", **options):
+    torch.manual_seed(seed)
+    made = LlamaForCausalLM(LlamaConfig(**SHAPE, **options)).eval()
+    made.save_pretrained(folder, max_shard_size=size)
+    return folder
+
+
+def theirs(folder):
+    return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    """A checkpoint in few shards beside those of an earlier save in more shards; and it alone."""
+    root = tmp_path_factory.mktemp("left")
+    alone, folder = save(root / "alone", 1, "40KB"), save(root / "left", 2, "20KB")
+    shards = [len(list(each.glob("*.safetensors"))) for each in (alone, folder)]
+    assert 1 < shards[0] < shards[1]
+    shutil.copytree(alone, folder, dirs_exist_ok=True)
+    (folder / "model.fp16.safetensors").write_bytes(b"a variant")
+    return folder, alone
+
+
+@pytest.fixture(scope="module")
+def text():
+    tokens = torch.randint(0, 96, (8, 32), generator=torch.Generator().manual_seed(1))
+    return Calibration(tokens, 4)
+
+
+def test_only_the_files_of_the_index_count(left):
+    folder, alone = left
+    names = [path.name for path in weight_files(alone)]
+    assert [path.name for path in weight_files(folder)] == names
+    assert [each.name for each in folders.files(folder)] == [e.name for e in folders.files(alone)]
+    weights, state = Weights(folder), theirs(folder).state_dict()
+    found = weights.tensors(state)
+    assert all(torch.equal(found[name], value) for name, value in state.items())
+
+
+@pytest.mark.parametrize("kind", [Rtn(method="rtn", **GRID), GPTQ], ids=lambda kind: kind.method)
+def test_quantized_weights_are_those_of_what_transformers_reads(left, text, tmp_path, kind):
+    folder, alone = left
+    packed = []
+    for source in (folder, alone):
+        packed.append(tmp_path / source.name)
+        made = kind.quantize(source, text)
+        made.save(source, packed[-1])
+    ours, reference = (theirs(each).state_dict() for each in packed)
+    assert all(torch.equal(ours[name], value) for name, value in reference.items())
+    losses = [models.block_losses(models.load(each), text.tokens, 8) for each in packed]
+    assert torch.equal(*losses)
+    before = storage.original(folder, models.load(folder))[LAYER].cpu()
+    assert torch.equal(before, theirs(folder).state_dict()[f"{LAYER}.weight"])
+    # A packed checkpoint with shards of another one beside is read by its index as well.
+    shutil.copy(next(folder.glob("*-of-*")), packed[0] / "model-00009-of-00009.safetensors")
+    assert torch.equal(models.block_losses(models.load(packed[0]), text.tokens, 8), losses[0])
+
+
+def test_a_mean_is_that_of_what_transformers_reads(left, tmp_path):
+    folder, other = left[0], save(tmp_path / "other", 3)
+    write_mean(tmp_path / "mean", [other, folder], [1.0, 1.0])
+    mean, states = theirs(tmp_path / "mean").state_dict(), map(theirs, (other, folder))
+    one, two = (each.state_dict() for each in states)
+    assert all(torch.equal(mean[k], ((one[k].double() + two[k]) / 2).float()) for k in mean)
+
+
+def test_one_file_comes_before_an_index(left, tmp_path):
+    """As in transformers; the index and its shards are then left over."""
+    folder = tmp_path / "both"
+    shutil.copytree(left[1], folder)
+    shutil.copy(save(tmp_path / "one", 4) / "model.safetensors", folder)
+    assert [path.name for path in weight_files(folder)] == ["model.safetensors"]
+    assert {"model.safetensors"} == {
+        each.name for each in folders.files(folder) if each.name.startswith("model")
+    }
+    state = theirs(folder).state_dict()
+    assert torch.equal(Weights(folder).tensors(state)[f"{LAYER}.weight"], state[f"{LAYER}.weight"])
+
+
+BROKEN = [
+    ({"weight_map": {"a": "model-00009-of-00009.safetensors"}}, "lacks model-00009-of-00009"),
+    ({"weight_map": {"a": "../other/model.safetensors"}}, "in another folder"),
+    ({"weight_map": {}}, "lacks model.safetensors"),
+    ({"weight_map": ["a"]}, "is no index"),
+    ([], "is no index"),
+    ("{", "is no index"),
+]
+
+
+@pytest.mark.parametrize(("index", "words"), BROKEN)
+def test_an_index_that_cannot_be_followed_is_one_line(tmp_path, index, words):
+    save_file({"a": torch.ones(2)}, tmp_path / "model-00001-of-00002.safetensors")
+    (tmp_path / INDEX).write_text(index if isinstance(index, str) else json.dumps(index))
+    with one_line(words):
+        weight_files(tmp_path)
+
+
+# Weights that are quantized already
+
+
+def edit(path, **changes):
+    content = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps(content | changes))
+
+
+def int8(**about):
+    return {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}} | about
+
+
+CODES = {
+    "bitsandbytes int8": {f"{LAYER}.weight": torch.zeros(64, 32, dtype=torch.int8)},
+    "bitsandbytes nf4": {f"{LAYER}.weight": torch.zeros(1024, 1, dtype=torch.uint8)},
+    "gptq": {f"{LAYER}.qweight": torch.zeros(4, 64, dtype=torch.int32)},
+    "fp8": {f"{LAYER}.weight": torch.zeros(64, 32).to(torch.float8_e4m3fn)},
+    "mxfp4": {"model.layers.0.mlp.experts.up_blocks": torch.zeros(2, 8, 16, dtype=torch.uint8)},
+    "hqq": {f"{LAYER}.W_q": torch.zeros(32, 32, dtype=torch.uint8)},
+    "quanto": {f"{LAYER}.weight._data": torch.zeros(64, 32, dtype=torch.int8)},
+}
+QUANTIZED = [
+    ("config.json", int8(), "config.json, method bitsandbytes"),
+    ("config.json", {"text_config": int8()}, "config.json, method bitsandbytes"),
+    ("config.json", {"quantization": {"bits": 4}}, "config.json, method unknown"),
+    ("quantize_config.json", {"bits": 4}, "quantize_config.json, method GPTQ"),
+    ("quant_config.json", {"w_bit": 4}, "quant_config.json, method AWQ"),
+    ("hf_quant_config.json", {"quantization": {}}, "hf_quant_config.json, method ModelOpt"),
+    *((None, tensors, f"but {min(tensors)} has the type") for tensors in CODES.values()),
+]
+
+
+@pytest.mark.parametrize(("file", "content", "words"), QUANTIZED)
+def test_what_is_quantized_already_is_refused_in_one_line(tmp_path, file, content, words):
+    folder = save(tmp_path / "model")
+    if file is None:
+        state = load_file(folder / "model.safetensors")
+        state.pop(f"{LAYER}.weight")
+        save_file(state | content, folder / "model.safetensors", metadata={"format": "pt"})
+    else:
+        edit(folder / file, **content)
+    for use in (
+        lambda: Weights(folder),
+        lambda: write_mean(tmp_path / "mean", [folder, folder], [1.0, 1.0]),
+    ):
+        with one_line("is quantized already (quantization_config: ", words):
+            use()
+    assert not (tmp_path / "mean").exists()
+
+
+def test_masks_and_positions_are_no_codes(tmp_path):
+    """As GPT-2, GPT-NeoX and BERT saved them."""
+    folder, mask = save(tmp_path / "model"), torch.ones(1, 1, 8, 8, dtype=torch.uint8)
+    state = load_file(folder / "model.safetensors")
+    state |= {"h.0.attn.bias": mask, "position_ids": torch.arange(8)[None]}
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    edit(folder / "config.json", quantization_config=None)
+    assert Weights(folder).forms()["position_ids"] == ("I64", [1, 8])
+
+
+def test_what_the_workflow_packs_is_read_but_not_taken_for_plain(tmp_path, text):
+    folder = save(tmp_path / "model")
+    Rtn(method="rtn", **GRID).quantize(folder, text).save(folder, tmp_path / "packed")
+    models.load(tmp_path / "packed")
+    with one_line("quantization_config: config.json, method compressed-tensors"):
+        require_plain("it", tmp_path / "packed")
+
+
+# Members of a mean
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rope_theta": 5e5}, "rope_parameters.rope_theta"),
+        ({"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ({"num_attention_heads": 2}, "num_attention_heads"),
+        ({"vocab_size": 97}, "vocab_size"),
+        ({"rms_norm_eps": 1e-5}, "rms_norm_eps"),
+    ],
+)
+def test_members_of_a_mean_with_other_configurations_are_named(tmp_path, options, words):
+    one, two = save(tmp_path / "1"), tmp_path / "2"
+    config = LlamaConfig(**{**SHAPE, **options})
+    LlamaForCausalLM(config).save_pretrained(two)
+    with one_line(f"config.json of {one} and {two} differs: ", words):
+        write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
+    assert not (tmp_path / "mean").exists()
+
+
+def test_what_does_not_change_losses_may_differ(tmp_path):
+    one, two = save(tmp_path / "1"), save(tmp_path / "2", 1)
+    changes = {"transformers_version": "4.40.0", "use_cache": False, "attention_dropout": 0.1}
+    edit(one / "config.json", eos_token_id=7, torch_dtype="float32", **changes)
+    # As transformers 4 wrote what 5 writes in another place.
+    config = json.loads((one / "config.json").read_text())
+    del config["rope_parameters"], config["dtype"]
+    (one / "config.json").write_text(json.dumps({**config, "rope_theta": 10000.0}))
+    edit(two / "generation_config.json", temperature=0.5)
+    write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
+
+
+def test_members_of_a_mean_with_other_tokenizers_are_named(tmp_path):
+    texts = ["the quick brown fox " * 50, "jumps over a lazy dog " * 50]
+    one, two = save(tmp_path / "1"), save(tmp_path / "2", 1)
+    tokenizer = train_tokenizer(texts, 270)
+    tokenizer.save(str(one / "tokenizer.json"))
+    # The same, in another layout and as it is saved after padding.
+    same = copy.deepcopy(tokenizer)
+    same.enable_truncation(8)
+    same.save(str(two / "tokenizer.json"), pretty=False)
+    write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
+    train_tokenizer(texts[:1], 270).save(str(two / "tokenizer.json"))
+    with one_line(f"tokenizers of {one} and {two} differ: tokenizer.json"):
+        write_mean(tmp_path / "other", [one, two], [1.0, 1.0])
+
+
+# Final models
+
+
+def final(folder, seed, **state):
+    save(folder, seed)
+    if state:
+        (folder / "trainer_state.json").write_text(json.dumps(state))
+
+
+FINALS = [
+    (".", {"global_step": 7}, 7, None),
+    (".", {"log_history": [{"loss": 1.0}, {"step": 7.0}, None, {"step": "8"}]}, 7, None),
+    ("checkpoint-final", {"global_step": 7}, 7, None),
+    ("checkpoint-final", {}, 6, "nothing tells its step; to measure it, move it to"),
+    ("best", {"global_step": 7}, 6, "its name has no step; to measure it, move it to"),
+    (".", {"global_step": 6}, 6, "checkpoint-6 has its step, but other weights"),
+    (".", {"max_steps": 7, "log_history": {"step": 7}}, 6, "nothing tells its step"),
+]
+
+
+@pytest.mark.parametrize(("place", "state", "last", "words"), FINALS)
+def test_a_final_model_is_measured_at_its_step_or_named(tmp_path, place, state, last, words):
+    for step in (3, 6):
+        save(tmp_path / f"checkpoint-{step}", step)
+    final(tmp_path / place, 7, **state)
+    pattern = re.compile(r"checkpoint-(\d+)$")
+    assert [*folders.checkpoints(tmp_path, pattern).values()] == [3, *{6, last}]
+    lines = folders.left_out(tmp_path, pattern)
+    assert len(lines) == bool(words)
+    assert all(f"{tmp_path / place} is left out" in line and words in line for line in lines)
+
+
+def test_a_final_model_that_is_the_last_checkpoint_is_not_measured_twice(tmp_path):
+    save(tmp_path / "checkpoint-6", 6)
+    final(tmp_path, 6, global_step=9)
+    pattern = re.compile(r"checkpoint-(\d+)$")
+    assert [*folders.checkpoints(tmp_path, pattern).values()] == [6]
+    (line,) = folders.left_out(tmp_path, pattern)
+    assert line == f"{tmp_path} is left out: its weights are those of checkpoint-6"
+
+
+STATES = [
+    ("[1]", Problem),
+    ("{", Problem),
+    ("null", Problem),
+    (json.dumps({"log_history": None, "global_step": None}), []),
+    (json.dumps({"log_history": [{"learning_rate": 1.0}, 3, {"step": float("nan")}]}), []),
+    (json.dumps({"log_history": [{"step": 4, "learning_rate": "a"}]}), [(4, None)]),
+    (json.dumps({"log_history": [{"step": 4, "learning_rate": float("nan")}]}), [(4, None)]),
+    (json.dumps({"log_history": [{"step": 4, "learning_rate": 0}, {"step": True}]}), [(4, 0.0)]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), STATES)
+def test_a_trainer_state_of_any_content_is_read_or_refused(tmp_path, text, expected):
+    (tmp_path / "trainer_state.json").write_text(text)
+    if expected is Problem:
+        with one_line("trainer_state.json is not a JSON object"):
+            folders.state(tmp_path)
+        return
+    found = folders.state(tmp_path)
+    assert [(e["step"], e["learning_rate"]) for e in found["log_history"]] == expected
+    assert found["global_step"] is None and found["num_input_tokens_seen"] is None
