@@ -44,7 +44,7 @@ def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
     main = counts.texts(scale_of("gpu"))["main"]
 
     def text_with(**changes):
-        edit_yaml(folder / "scales/gpu.yaml", lambda all: all["corpora"]["main"].update(changes))
+        edit_yaml(folder / "scales/gpu.yaml", lambda to: to["corpora"]["main"].update(changes))
         return counts.texts(plan("gpu", folder).site.config.scale)["main"]
 
     assert text_with(train=44_551_019) == main
@@ -82,7 +82,7 @@ def test_a_scale_that_was_never_built_says_so_wherever_it_is_offered(scale, caps
 def test_no_result_depends_on_resources_or_the_note(tmp_path):
     folder = shutil.copytree(CONFIG, tmp_path / "config")
     change = {"note": "another", "resources": {"default": {"minutes": 1, "memory": 1}}}
-    edit_yaml(folder / "scales/gpu.yaml", lambda all: all.update(change, threads=7))
+    edit_yaml(folder / "scales/gpu.yaml", lambda to: to.update(change, threads=7))
     before, after = plan("gpu"), plan("gpu", folder)
     for made in (before, after):
         made.job("judge")
