@@ -1,6 +1,7 @@
 # `make` lists the targets.
 SCALE ?= laptop
 SCALES := $(basename $(notdir $(wildcard config/scales/*.yaml)))
+UNBUILT = $(basename $(notdir $(shell grep -l '^note: never built' config/scales/*.yaml)))
 FIGURES ?= all
 SEEDS ?=
 PYTHON ?= python3
@@ -61,11 +62,11 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims report paper all costs bench prefetch test test-fast test-more test-slurm unit lint backends sweep chaos staleness locks release clean
+.PHONY: help install figures claims report paper all costs counts bench prefetch test test-fast test-more test-slurm unit lint backends sweep chaos staleness locks release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "  SCALE=$(shell echo $(SCALES) | tr ' ' '|') (now $(SCALE))"
+	@echo "  SCALE=$(subst $() ,|,$(filter-out $(UNBUILT),$(SCALES))) (now $(SCALE)); never built: $(UNBUILT)"
 	@echo "  FIGURES=\"fig04 fig06\" (now $(FIGURES)), SEEDS=\"202 203\" (more seeds of headline figures)"
 	@echo "  PROFILE=slurm (on a cluster: docs/cluster.md), DEEP=1 (verify every byte of the results)"
 
@@ -92,6 +93,9 @@ costs: $(INSTALLED)  ## print what a build took: jobs, tokens, and hours by kind
 
 bench: $(INSTALLED)  ## compare the speed of training at SCALE with that of a plain loop
 	@$(call HERE,)/python tests/bench.py $(SCALE)
+
+counts: $(INSTALLED)  ## count the text of every scale, after an edit of it or of the lock (10 min)
+	@$(call HERE,)/python tests/counts.py
 
 clean:  ## remove everything built at SCALE
 	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \

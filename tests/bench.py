@@ -1,8 +1,9 @@
 """`make bench`: tokens a second of the trainer beside a plain loop over the same model, in turns.
 
 The plain loop is nanoGPT's: rows of a memory map, torch's cross-entropy, torch's AdamW, which is
-fused on a GPU alone. Each has a process: the trainer's has the environment of a job. Printed are
-medians over turns, and the range of them.
+fused on a GPU alone. Each has a process: the trainer's has the environment of a job. In turns, one
+uses the device while the other waits without memory for activations. The plain loop halves the
+micro-batch until it fits. Printed are medians over turns, and the range of them.
 """
 
 import os
@@ -22,7 +23,8 @@ from ptq_dynamics.train import train
 from support import plan
 from torch.nn.functional import cross_entropy
 
-TURNS, SECONDS = 7, 5.0  # the turns that count, and about how long each is
+TURNS, FEWEST, SECONDS = 7, 3, 5.0  # pairs of turns that count, and about how long a turn is
+WITHIN = 150.0  # seconds until the last turn ends, so that all ends within three minutes
 # At the rates of runs, random tokens lead to denormal numbers, with which a CPU is slow.
 RATE = 1e-3
 # Dense bfloat16 FLOP a second, from data sheets.
@@ -68,26 +70,57 @@ def now() -> float:
     return time.monotonic()
 
 
+def fitting(attempt, size: int) -> int:
+    """The largest of `size` and its halves at which an attempt has enough memory."""
+    while True:
+        try:
+            attempt(size)
+            return size
+        except RuntimeError as error:
+            # torch has a class for GPUs alone.
+            is_memory = isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+            if not is_memory or size == 1:
+                raise
+        # Here the tensors of the attempt are gone.
+        size //= 2
+        torch.cuda.empty_cache()
+
+
 def plain(settings, data: Tokens, folder: Path):
-    """The plain loop over some steps."""
+    """The plain loop over some steps, and a function that returns its micro-batch."""
     model = settings.model.create(settings.vocabulary, settings.seed).train().to(models.device())
-    forward = torch.compile(model) if settings.compile else model
     device, mixed = models.device(), settings.precision == "bfloat16"
     fused = device.type == "cuda"
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.1, fused=fused)
 
+    def update(forward, batch, size):
+        for rows in batch.to(device).split(size):
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=mixed):
+                logits = forward(rows[:, :-1], use_cache=False).logits
+                loss = cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+            (loss * len(rows) / settings.batch).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def fitted(forward, most):
+        # The second update has the optimizer's moments in memory as well.
+        def attempt(size):
+            for step in range(2):
+                update(forward, data.at(step, range(size)), size)
+
+        return fitting(attempt, most)
+
+    # Uncompiled at first, since compiling takes half a minute for each size.
+    micro_batch = fitted(model, settings.micro_batch or settings.batch)
+    forward = torch.compile(model, dynamic=False) if settings.compile else model
+    micro_batch = fitted(forward, micro_batch)
+
     def loop(steps):
         for step in steps:
-            for rows in data.at(step).to(device).split(settings.micro_batch or settings.batch):
-                with torch.autocast(device.type, dtype=torch.bfloat16, enabled=mixed):
-                    logits = forward(rows[:, :-1], use_cache=False).logits
-                    loss = cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
-                (loss * len(rows) / settings.batch).backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            update(forward, data.at(step), micro_batch)
 
-    return loop, {}, float
+    return loop, {}, lambda seconds: micro_batch
 
 
 def ours(settings, data: Tokens, folder: Path):
@@ -110,9 +143,18 @@ def ours(settings, data: Tokens, folder: Path):
         shares = {name: clock.seconds / whole for name, clock in clocks.items()}
         shares["saving"] = saving.seconds / max(train.EVERY, state.stat().st_size / train.RATE)
         size = sum(each.numel() for each in trainer.model.parameters())
-        return trainer.device.type, trainer.tokens_per_step, size, shares
+        micro_batch = settings.micro_batch or settings.batch
+        return micro_batch, trainer.device.type, trainer.tokens_per_step, size, shares
 
     return loop, clocks, parts
+
+
+def schedule(left: float, seconds: np.ndarray) -> tuple[int, int]:
+    """The steps of a turn, and the number of pairs of turns, in the seconds that are left. One step
+    of each loop takes some seconds."""
+    turn = min(SECONDS, left / (2 * FEWEST))
+    steps = max(2, round(turn / seconds.max()))
+    return steps, int(np.clip(left / (steps * seconds.sum()), FEWEST, TURNS))
 
 
 def serve(make, scale: str, folder: Path, pipe) -> None:
@@ -121,12 +163,13 @@ def serve(make, scale: str, folder: Path, pipe) -> None:
     torch.set_num_threads(made.site.config.scale.threads)
     name = next(iter(made.site.config.figures["fig04"].curves.values()))[0]
     settings = made.trajectories.train(name).settings
-    loop, clocks, parts = make(settings, Tokens(folder / "tokens.bin", settings), folder)
-    loop(range(2))  # compiles, too
-    for clock in clocks.values():
-        clock.seconds = 0.0
-    took = 0.0
-    for steps in iter(pipe.recv, 0):
+    data, clocks, took = Tokens(folder / "tokens.bin", settings), {}, 0.0
+    for turn, steps in enumerate(iter(pipe.recv, 0)):
+        if turn == 0:
+            loop, clocks, parts = make(settings, data, folder)
+        elif turn == 1:  # the first turn compiles, too
+            for clock in clocks.values():
+                clock.seconds = took = 0.0
         clock = Clock(loop)
         clock(range(steps))
         torch.cuda.empty_cache()  # for the other process
@@ -137,6 +180,7 @@ def serve(make, scale: str, folder: Path, pipe) -> None:
 
 def main(scale: str) -> None:
     """Measure the first run of figure 4 at a scale."""
+    start = time.monotonic()
     plan(scale)
     spawn, pipes = get_context("spawn"), {}
     with tempfile.TemporaryDirectory() as folder:
@@ -151,17 +195,20 @@ def main(scale: str) -> None:
             pipes[make].send(steps)
             return pipes[make].recv()
 
-        steps = max(2, round(SECONDS * 2 / turn(ours, 2)))
-        for make in pipes:
-            turn(make, steps)
-        table = np.array([[turn(make, steps) for make in pipes] for _ in range(TURNS)])
-        (device, tokens_per_step, size, shares), _ = (turn(make, 0) for make in pipes)
-    speeds = steps * tokens_per_step / table
-    print(f"scale {scale}, figure 4, on {device}: {TURNS} turns of {steps} steps")
-    for words, each in zip(("trainer", "plain loop"), speeds.T, strict=True):
-        print(
-            f"{words:10} {np.median(each):11,.0f} tokens/s ({min(each):,.0f} to {max(each):,.0f})"
+        for make in pipes:  # one after the other, since the first steps need most memory
+            turn(make, 2)
+        seconds = np.array([turn(make, 2) for make in pipes]) / 2
+        steps, turns = schedule(WITHIN - (time.monotonic() - start), seconds)
+        table = np.array([[turn(make, steps) for make in pipes] for _ in range(turns)])
+        (micro_batch, device, tokens_per_step, size, shares), fitted = (
+            turn(make, 0) for make in pipes
         )
+    speeds = steps * tokens_per_step / table
+    print(f"scale {scale}, figure 4, on {device}: {turns} turns of {steps} steps")
+    loops = ("trainer", micro_batch), ("plain loop", fitted)
+    for (words, rows), each in zip(loops, speeds.T, strict=True):
+        spread = f"({min(each):,.0f} to {max(each):,.0f})"
+        print(f"{words:10} {np.median(each):11,.0f} tokens/s {spread}, micro-batch {rows}")
     ratios = speeds[:, 0] / speeds[:, 1]
     print(f"{'ratio':10} {np.median(ratios):11.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     print("share of time:", ", ".join(f"{part} {share:.1%}" for part, share in shares.items()))

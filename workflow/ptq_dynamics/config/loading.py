@@ -18,7 +18,7 @@ from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import TableQuery
-from ptq_dynamics.config import elsewhere, miniatures, releases
+from ptq_dynamics.config import counts, elsewhere, miniatures, releases
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.runs import Run, Runs, Whole
@@ -153,6 +153,7 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
         raise Problem(text) from None
     file = folder / "scales" / f"{chosen.scale}.yaml"
     scale: Scale = read(file, "scale")
+    counts.check(scale, counts.read(folder / counts.FILE).get(chosen.scale, {}), str(file))
     require(f"{file}: most_seeds", "figure", scale.most_seeds, figures)
     for name, most in scale.most_seeds.items():
         figures[name] = figures[name].model_copy(update={"headline": most})

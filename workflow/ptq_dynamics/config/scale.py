@@ -182,8 +182,8 @@ class Keep(Strict):
 
 
 class Scale(Strict):
-    """The numbers of one scale. Outcomes show `note`. `budget` and `log_every` are in steps.
-    `quantizers` replaces quantizers in figures. `make release` builds headline figures with
+    """The numbers of one scale. Builds and outcomes show `note`. `budget` and `log_every` are in
+    steps. `quantizers` replaces quantizers in figures. `make release` builds headline figures with
     `release_seeds`, too. Figures in `most_seeds` have at most so many seeds. Results do not depend
     on `threads`, `jobs_per_device` (jobs that share a GPU), `warm` and `resources`."""
 

@@ -179,12 +179,17 @@ def _stage(spec: Spec) -> Any:
     return import_module(f"{checkout.PACKAGE}.{spec['stage']}")
 
 
-def _take_code(spec: Spec) -> Any:
-    """Import the planned code, before later edits; return settings in the type that `run` names."""
-    checkout.check(Path())
+def settings_of(spec: Spec) -> Any:
+    """Return the settings of a job in the type that its stage's `run` names."""
     hints = typing.get_type_hints(_stage(spec).run, include_extras=True)
     (kind,) = typing.get_args(hints["context"])
-    settings = TypeAdapter(kind).validate_python(spec["settings"])
+    return TypeAdapter(kind).validate_python(spec["settings"])
+
+
+def _take_code(spec: Spec) -> Any:
+    """Import the planned code, before later edits; return the settings."""
+    checkout.check(Path())
+    settings = settings_of(spec)
     code.load(spec["code"])
     # An edit during the import may have been imported.
     found = code.program().code(code.roots(spec["stage"], settings))

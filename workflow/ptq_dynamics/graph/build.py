@@ -44,13 +44,17 @@ def prepare(sources: Path, *, is_main: bool) -> None:
 
 
 def begin(plan: Plan, *, local: bool) -> None:
-    """Prepare this process for running jobs."""
+    """Prepare this process for running jobs; print the note of the scale."""
+    scale = plan.site.config.scale
+    if scale.note:
+        # In one piece, since a thread of Snakemake logs meanwhile.
+        sys.stderr.write(f"{scale.description}: {scale.note}\n")
     # Snakemake handles Ctrl-C while jobs run.
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if local:
         os.environ[lease.SHARED] = str(plan.site.config.scale.jobs_per_device)
-    if local and plan.site.config.scale.warm and len(plan.site.stale) >= MANY:
+    if local and scale.warm and len(plan.site.stale) >= MANY:
         warm.start()
 
 

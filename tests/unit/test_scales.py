@@ -1,0 +1,90 @@
+"""Scales promise no text that nobody counted, and no build that nobody made."""
+
+import re
+import shutil
+import subprocess
+
+import counts as counting
+import pytest
+from ptq_dynamics.config import counts, load, scales
+from ptq_dynamics.engine.execute import settings_of
+from ptq_dynamics.graph import build
+from ptq_dynamics.report.planning import planned
+from pydantic_core import to_jsonable_python
+from support import MAKE, ROOT, edit_yaml, one_line, plan
+
+CONFIG = ROOT / "config"
+SCALES = scales(CONFIG)
+LOCKED = counts.read(CONFIG / counts.FILE)
+# A release is of a build, and tests build scale smoke.
+BUILT = {"smoke", *(path.parent.name for path in ROOT.glob("results/reference/*/claims.json"))}
+
+
+def scale_of(name, folder=CONFIG):
+    return load({"scale": name, "seed": 100, "figures": "all"}, folder).scale
+
+
+# Text
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_embedded_corpus_was_counted_since_its_text_or_lock_changed(scale):
+    counted = {name: each.text for name, each in LOCKED.get(scale, {}).items()}
+    assert counted == counts.texts(scale_of(scale)), "run make counts"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", LOCKED)
+def test_every_corpus_has_the_tokens_that_were_counted(scale, tmp_path):
+    assert counting.count(scale, tmp_path) == LOCKED[scale]
+
+
+def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
+    folder = shutil.copytree(CONFIG, tmp_path / "config")
+    main = counts.texts(scale_of("gpu"))["main"]
+
+    def text_with(**changes):
+        edit_yaml(folder / "scales/gpu.yaml", lambda to: to["corpora"]["main"].update(changes))
+        return counts.texts(plan("gpu", folder).site.config.scale)["main"]
+
+    assert text_with(train=44_551_019) == main
+    with one_line("gpu.yaml: corpora.main.train is 44,800,000, but its text has 44,551,019 tokens"):
+        text_with(train=44_800_000)
+    # Of other text nothing is known before the job counts it.
+    assert text_with(shortest_document=99) != main
+
+
+# Builds
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_job_of_a_scale_can_read_its_specification(scale):
+    made = planned({"scale": scale, "seed": 100, "figures": "all"}, CONFIG, ROOT)
+    rules = ("judge", "tabulate", "typeset", "report", "comparison")
+    jobs = list(made.site.needed([*made.last(), *map(made.job, rules)]))
+    assert len(jobs) > 500
+    for job in jobs:
+        assert to_jsonable_python(settings_of(job.spec)) == job.spec["settings"], job.name
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_scale_that_was_never_built_says_so_wherever_it_is_offered(scale, capsys):
+    never = scale not in BUILT
+    build.begin(plan(scale), local=False)
+    assert (f"{scale} scale: never built" in capsys.readouterr().err) == never
+    row = re.search(rf"^\| {scale} \|.*", (ROOT / "README.md").read_text(), re.M)[0]
+    assert ("not built yet" in row) == never
+    listed = subprocess.run([*MAKE, "help"], cwd=ROOT, capture_output=True, text=True).stdout
+    offered, _, others = re.search("SCALE=.*", listed)[0].partition("; never built: ")
+    assert scale in (others.split() if never else re.findall(r"\w+", offered))
+
+
+def test_no_result_depends_on_resources_or_the_note(tmp_path):
+    folder = shutil.copytree(CONFIG, tmp_path / "config")
+    change = {"note": "another", "resources": {"default": {"minutes": 1, "memory": 1}}}
+    edit_yaml(folder / "scales/gpu.yaml", lambda to: to.update(change, threads=7))
+    before, after = plan("gpu"), plan("gpu", folder)
+    for made in (before, after):
+        made.job("judge")
+    one, two = before.site.made, after.site.made
+    assert one.keys() == two.keys() and all(one[path] == two[path] for path in one)

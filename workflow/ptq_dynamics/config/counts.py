@@ -1,0 +1,63 @@
+"""Counted tokens of embedded corpora. What is counted follows from settings and versions alone."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from ptq_dynamics.base.content import canonical
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.corpus.sources import Derived
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
+from ptq_dynamics.engine.machine import versions
+
+FILE = "corpora.lock.json"
+TOKENIZING = ("tokenizers", "transformers")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The tokens of a train split, and the digest of what they were counted from."""
+
+    text: str
+    train: int
+
+
+Counts = dict[str, dict[str, Counted]]  # by scale and corpus
+
+
+def read(path: Path) -> Counts:
+    """Return the counts in a file; none if it is missing. Raises `Problem` if it is invalid."""
+    try:
+        return TypeAdapter(Counts).validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValidationError:
+        raise Problem(f"{path} is not valid; restore it with git checkout {path}") from None
+
+
+def texts(scale: Scale) -> dict[str, str]:
+    """Return hex digests of settings and packages that decide the text, by embedded corpus."""
+    found = dict[str, str]()
+    for name, corpus in scale.corpora.items():
+        parts = [scale.corpora[corpus.of], corpus] if isinstance(corpus, Derived) else [corpus]
+        if isinstance(parts[0], EmbeddedCorpus):
+            settings = [each.model_dump(mode="json", exclude={"train"}) for each in parts]
+            packages = [package for each in settings for package in each.get("packages", ())]
+            text = canonical([settings, versions(TOKENIZING, packages)])
+            found[name] = hashlib.sha256(text.encode()).hexdigest()
+    return found
+
+
+def check(scale: Scale, counted: Mapping[str, Counted], place: str) -> None:
+    """Raise `Problem` if a corpus trains on more tokens than were counted in the same text."""
+    for name, text in texts(scale).items():
+        required, found = scale.corpora[name].train, counted.get(name)
+        if found is not None and found.text == text and found.train < required:
+            raise Problem(
+                f"{place}: corpora.{name}.train is {required:,}, but its text has {found.train:,} "
+                "tokens; lower it, or add packages"
+            )
