@@ -102,7 +102,8 @@ ELSE = dict.fromkeys(("adamc", "curvature", "flatness"), "not read off")
 def asked(seeds=SEEDS, **others):
     why, every = {**ELSE, **others}, (*CONTROLLED, *PUBLIC)
     told = {c.name: Told(says=c.says, seeds=seeds, unmeasured=why.get(c.name)) for c in every}
-    return ClaimsSettings(claims=told, figures={}, scale="paper")
+    rates = dict(zip(RATES, (3e-4, 1e-3, 3e-3, 1e-2), strict=True))
+    return ClaimsSettings(claims=told, figures={}, scale="paper", numbers={"peak_lr": rates})
 
 
 def judge_all(told, points, **others):

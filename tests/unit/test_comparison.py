@@ -1,10 +1,12 @@
 """Two tables side by side, value by value; and the first job that differs."""
 
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import record
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.provenance.comparison import compare, parting
 from recorded import RUN, build
@@ -64,3 +66,21 @@ def test_builds_part_at_the_first_job_that_differs(tmp_path):
     with pytest.raises(Problem, match="is no table of measurements"):
         compare(one, other)
     assert "has no records of jobs" in parting(table(tmp_path / "a"), one)
+
+
+def test_builds_part_where_the_arithmetic_of_their_machines_does(tmp_path):
+    folders = []
+    for rate, capability in ((0.003, "AVX512"), (0.005, "AVX2"), (0.004, None)):
+        folders.append(tmp_path / str(rate) / "results/smoke")
+        (tmp_path / str(rate)).mkdir()
+        with chdir(tmp_path / str(rate)):
+            build(rate)
+        path = folders[-1] / "train/a/seed-1/record.json"
+        made, variables = record.read(path), capability and {"MKL_CBWR": capability}
+        machine = replace(made.machine, capability=capability, variables=variables)
+        same = {**made.job, "settings": {}}
+        path.write_text(replace(made, job=same, machine=machine).text())
+    one, other, old = folders
+    words = "capability AVX2 → AVX512; variables.MKL_CBWR AVX2 → AVX512"
+    assert parting(one, other).endswith(words)
+    assert parting(one, old).endswith("the machine or nondeterminism differs")

@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from ptq_dynamics import cli
 from ptq_dynamics.base.fields import Share
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.controlled import RATES
 from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import expand
 from ptq_dynamics.graph import Plan
@@ -153,6 +154,17 @@ BAD = {
         "runs.yaml",
         put(*TRUNK, "length", value="150/190"),
         ["runs.rainbow-172.at is step 172", "constant-3e-3 keeps no state"],
+    ),
+    # Values of runs in words.
+    "a value of no run": (
+        "figures.yaml",
+        put("fig04", "title", value="At {peak_lr of constant-3e3}"),
+        ["fig04.title: no run or average 'constant-3e3'; the nearest: constant-3e-3"],
+    ),
+    "a value that is no number": (
+        "figures.yaml",
+        put("fig04", "title", value="At {schedule of constant-3e-3}"),
+        ["fig04.title has {schedule of constant-3e-3}, but constant-3e-3 has no number schedule"],
     ),
     # Grids.
     "not in the name": (
@@ -294,6 +306,32 @@ def test_a_damaged_file_is_one_line(folder, text, words):
     else:
         (folder / "runs.yaml").write_text(text)
     refused(folder, words)
+
+
+# Words
+
+
+def test_rates_in_figures_and_claims_follow_the_runs(folder):
+    edit_yaml(folder / "runs.yaml", put("runs", "constant-1e-2", "peak_lr", value=0.02))
+    edit_yaml(folder / "runs.yaml", put("runs", "constant-3e-3", "peak_lr", value=0.0025))
+    edit_yaml(folder / "families.yaml", put("families", "olmo2-7b", "peak_lr", value=7e-4))
+    edit_yaml(folder / "figures.yaml", put("fig01", "title", value="{peak_lr of olmo2-7b}, {x}"))
+    plans = outcome(folder, figures="all")
+    figures = plans.site.config.figures
+    labels = ["LR = 3e-4", "LR = 1e-3", "LR = 2.5e-3", "LR = 2e-2"]
+    assert [*figures["fig06"].curves] == labels == [*figures["fig25"].curves]
+    assert next(iter(figures["fig22"].curves)) == "WSD, LR = 2.5e-3"
+    assert "Constant learning rate 2.5e-3 with" in figures["fig04"].caption
+    assert figures["fig01"].title == "7e-4, {x}"
+    assert [*figures["fig19"].curves][:2] == ["λ = 0", "λ = 5e-4"]
+    assert plans.figures.figure("fig06").settings.rates == (3e-4, 3e-2)
+    numbers = plans.claims.judge().settings.numbers
+    assert [numbers["peak_lr"][name] for name in RATES] == [3e-4, 1e-3, 2.5e-3, 2e-2]
+
+
+def test_two_curves_of_one_rate_are_a_problem(folder):
+    edit_yaml(folder / "runs.yaml", put("runs", "constant-1e-3", "peak_lr", value=3e-3))
+    refused(folder, ["config/figures.yaml: fig06.curves has 'LR = 3e-3' twice"])
 
 
 # Grids

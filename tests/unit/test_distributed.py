@@ -13,11 +13,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ptq_dynamics.base.components import found
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import execute, record
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import processes, train
+from ptq_dynamics.train.objectives import Objective
+from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.processes import GPUS, PROCESSES, Team
 from ptq_dynamics.train.train import Trainer
+from ptq_dynamics.train.trajectory import step_id
 from support import ROOT, Workspace, copy_results, job_file, log_of, specification, wait_until
 
 
@@ -87,6 +92,64 @@ def test_two_processes_make_what_one_makes(here, monkeypatch):
     assert found.facts == {**facts, "processes": 2}
     assert record.read(here.folder / job.paths.record).processes == 2
     pd.testing.assert_frame_equal(curve(found.folder), expected, rtol=1e-5)
+
+
+KINDS = [each for base in (Objective, Optimizer) for each in found(base.__module__, base)]
+TEAMS = [(1, None), (1, 2), (2, None), (3, 1)]  # processes, and rows at once
+
+
+def example(kind):
+    """A component of a kind, with a value in every field that has no default."""
+
+    def value(field):
+        parts, choices = field.get("prefixItems"), field.get("enum", [0.1])
+        return [value(each) for each in parts] if parts else field.get("const", choices[0])
+
+    fields = kind.model_json_schema()["properties"].items()
+    return kind(**{name: value(field) for name, field in fields if "default" not in field})
+
+
+def train_all(context, team):
+    """Train several runs, of which each has settings and inputs."""
+    for name, (settings, inputs) in context.settings.items():
+        out, scratch = context.out / name, context.scratch / name
+        for folder in (out, scratch):
+            folder.mkdir(parents=True, exist_ok=True)
+        train.work(Context(name, settings, inputs, out, scratch, Progress(name)), team)
+    return {}
+
+
+@pytest.fixture(scope="module")
+def curves(workspace, trunk, tmp_path_factory):
+    """Training curves of a run of each kind, by processes and rows at once."""
+    plans, curves = workspace.plan.trajectories, {}
+    corpora = [workspace.make(plans.corpus(name)) for name in ("main", "questions")]
+    changes = {"batch": 5, "context": 99, "start": step_id(24), "last": 6, "log_every": 1}
+    changes |= {"state_steps": (), "checkpoint_steps": (6,)}
+    for count, most in TEAMS:
+        runs, folder = {}, tmp_path_factory.mktemp("runs")
+        for kind in KINDS:
+            part = example(kind)
+            own = {"objective" if isinstance(part, Objective) else "optimizer": part}
+            corpus = corpora[getattr(part, "of_dialogues", False)]
+            settings = plans.train("trunk").settings.model_copy(
+                update={**changes, **own, "micro_batch": most}
+            )
+            runs[kind.__name__] = settings, {"corpus": [corpus], "after": [trunk]}
+        context = Context("runs", runs, {}, folder, folder / "scratch", Progress("runs"))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv(PROCESSES, str(count))
+            processes.run(train_all, context, changes["batch"])
+        curves[count, most] = {name: curve(folder / name) for name in runs}
+    return curves
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("team", TEAMS[1:], ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_run_does_not_depend_on_processes_and_parts(curves, kind, team):
+    found, expected = (curves[each][kind.__name__] for each in (team, TEAMS[0]))
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-4)
 
 
 @pytest.mark.slow

@@ -152,6 +152,21 @@ def test_peak_rates_are_told_apart_without_colour():
     assert all(one.dash != other.dash and one.marker != other.marker for one, other in neighbours)
 
 
+def test_a_peak_rate_has_one_style_in_all_figures_where_it_is_configured():
+    def look(*rates, bounds=(3e-4, 3e-2)):
+        found = lines([f"LR = {rate}" for rate in rates], bounds)
+        return [line.color for line in found.values()]
+
+    five = look("3e-4", "1e-3", "3e-3", "1e-2", "3e-2")
+    assert len({*five}) == 5 and look("3e-4", "1e-2") == [five[0], five[3]]
+    assert look("3e-4", "2e-2") == [five[0], five[4]]
+    # Rates that lie too close to each other are in order.
+    assert look("3e-4", "6e-4", "9e-4", "1.2e-3") == five[:4]
+    assert look("1e-4", "3e-4") == five[:2]
+    wide = look("1e-4", "1e-1", bounds=(1e-4, 1e-1))
+    assert wide == [five[0], five[4]]
+
+
 # Words
 
 

@@ -1,5 +1,6 @@
 """Records: read back as written, of all the processes of a job."""
 
+import ast
 import datetime
 import hashlib
 import json
@@ -38,6 +39,27 @@ def test_what_is_described_is_read_back(made, tmp_path):
 def test_records_of_releases_before_trees_were_recorded_are_read():
     found = record.read(ROOT / "figures/reference/workstation/fig04.record.json")
     assert found.git and found.notes == ()
+    assert found.machine.capability is None and found.machine.variables is None
+
+
+COMPUTE = """
+import torch
+from dataclasses import asdict
+from ptq_dynamics.engine import machine
+print(asdict(machine.this()))
+"""
+
+
+def test_what_decides_last_bits_is_recorded(tmp_path):
+    chosen = {"MKL_CBWR": "COMPATIBLE", "NVIDIA_TF32_OVERRIDE": "1", "MKL_NUM_THREADS": "2"}
+    chosen |= {"ATEN_CPU_CAPABILITY": "default", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
+    chosen |= {"OPENBLAS_CORETYPE": "Haswell", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    without = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_VERBOSE": "0"}
+    done = python(["-c", COMPUTE], tmp_path, chosen | without)
+    found = ast.literal_eval(done.stdout)
+    assert (found["capability"], found["precision"]) == ("DEFAULT", "high")
+    assert chosen.items() <= found["variables"].items()
+    assert not without.keys() & found["variables"].keys()
 
 
 def sealed(content):

@@ -4,13 +4,15 @@ The first line of each function's docstring is the claim. Published values were 
 an error of about 2 per cent. Comparisons use the ends of cooldowns and the last third of the stable
 run. The margin of `alike` is half the published difference between cooldowns and the stable run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from math import isnan
 from typing import Any
 
 import numpy as np
 
 from ptq_dynamics.claims.settings import Claim, Row
+from ptq_dynamics.figures.settings import short
 from ptq_dynamics.measure.names import FULL_PRECISION, INCREASE, LOSS, SHARPNESS, TRACE
 
 Q3, Q4 = "gptq-3bit", "gptq-4bit"
@@ -19,8 +21,8 @@ CURVATURE = {SHARPNESS: "top eigenvalue", TRACE: "trace"}
 STABLE = "constant-3e-3"
 RAINBOW = [f"rainbow-{at:03}" for at in (2, 36, 70, 104, 138, 172)]
 LATER = RAINBOW[1:]
-RATES = {"wsd-3e-4": 3e-4, "wsd-1e-3": 1e-3, "wsd-3e-3": 3e-3, "wsd-1e-2": 1e-2}
-DECAYS = {f"decay-lambda-{decay}": decay for decay in (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)}
+RATES = ("wsd-3e-4", "wsd-1e-3", "wsd-3e-3", "wsd-1e-2")
+DECAYS = [f"decay-lambda-{decay}" for decay in ("0.0005", "0.001", "0.005", "0.01", "0.05", "0.1")]
 HORIZONS = ("020", "088", "156", "190")
 GRADIENT = "gradient_norm"
 
@@ -35,6 +37,17 @@ def loss_gap(data: Any, label: str, name: str, other_label: str, other: str) -> 
     """Return how much larger one final loss in full precision is than another."""
     gap = data.end(name, FULL_PRECISION, LOSS) - data.end(other, FULL_PRECISION, LOSS)
     return Row(f"loss in full precision: {label} − {other_label}", gap, None, "nats")
+
+
+def rates_of(data: Any, names: Sequence[str]) -> dict[str, float]:
+    """Return the configured peak rates of runs."""
+    return {name: data.number("peak_lr", name) for name in names}
+
+
+def called(data: Any, name: str) -> str:
+    """Return the configured peak rate of a run as text, or the name of a run that is not shown."""
+    rate = data.number("peak_lr", name)
+    return name if isnan(rate) else short(rate)
 
 
 def at_equal_loss(
@@ -80,12 +93,14 @@ def other_quantizers(data: Any) -> Iterator[Row]:
 
 def peak_rate(data: Any) -> Iterator[Row]:
     """A larger peak learning rate quantizes better at equal loss."""
-    yield from at_equal_loss(data, RATES, "peak rate", 0.66)
+    rates = rates_of(data, RATES)
+    yield from at_equal_loss(data, rates, "peak rate", 0.66)
     for quantizer, published in ((Q4, 0.60), (Q3, 0.59)):
         errors = [data.end(name, quantizer) for name in RATES]
         says = f"{BITS[quantizer]} error at the end, per tenfold peak rate"
-        yield Row(says, data.tenfold(RATES, errors), published)
-    yield loss_gap(data, "rate 1e-2", "wsd-1e-2", "3e-3", "wsd-3e-3")
+        yield Row(says, data.tenfold(rates, errors), published)
+    *_, less, more = RATES
+    yield loss_gap(data, f"rate {called(data, more)}", more, called(data, less), less)
 
 
 def unstable_rates(data: Any) -> Iterator[Row]:
@@ -93,7 +108,8 @@ def unstable_rates(data: Any) -> Iterator[Row]:
     both = ("wsd-1e-2", "wsd-3e-2")
     for quantizer, bits in BITS.items():
         less, more = (data.at_loss(name, both, quantizer) for name in both)
-        yield Row(f"{bits} error at equal loss: rate 3e-2 / 1e-2", more / less)
+        low, high = (called(data, name) for name in both)
+        yield Row(f"{bits} error at equal loss: rate {high} / {low}", more / less)
 
 
 def averaging(data: Any) -> Iterator[Row]:
@@ -133,18 +149,21 @@ def cosine(data: Any) -> Iterator[Row]:
     last, first = (sum(errors[h, rate] for rate in rates) for h in ("190", "020"))
     horizon = np.maximum(last / first, first / last)
     yield Row("4-bit error: effect of the peak rate / effect of the horizon", by_rate / horizon)
-    yield Row("4-bit error: peak rate 6e-4 / 3e-3, over four horizons", by_rate)
-    yield Row("4-bit error: longest horizon / shortest, over both rates", last / first)
     both = ("cosine-190-6e-4", "cosine-190-3e-3")
+    words = " / ".join(called(data, name) for name in both)
+    yield Row(f"4-bit error: peak rate {words}, over four horizons", by_rate)
+    yield Row("4-bit error: longest horizon / shortest, over both rates", last / first)
     less, more = (data.at_loss(name, both, Q4) for name in both)
-    yield Row("4-bit error at equal loss: peak rate 6e-4 / 3e-3", less / more)
+    yield Row(f"4-bit error at equal loss: peak rate {words}", less / more)
 
 
 def weight_decay(data: Any) -> Iterator[Row]:
     """A larger weight decay quantizes better at equal loss."""
-    found = {name: decay for name, decay in DECAYS.items() if data.has(name, Q4)}
+    found = {name: data.number("weight_decay", name) for name in DECAYS if data.has(name, Q4)}
     yield from at_equal_loss(data, found, "weight decay")
-    yield loss_gap(data, "λ 0.01", "decay-lambda-0.01", "0.001", "decay-lambda-0.001")
+    both = ("decay-lambda-0.01", "decay-lambda-0.001")
+    more, less = (f"{data.number('weight_decay', name):g}" for name in both)
+    yield loss_gap(data, f"λ {more}", both[0], less, both[1])
 
 
 def adamc(data: Any) -> Iterator[Row]:
@@ -167,7 +186,8 @@ def curvature(data: Any) -> Iterator[Row]:
         yield in_decay(data, label, FULL_PRECISION, metric)
     for metric, label in CURVATURE.items():
         values = [data.end(name, FULL_PRECISION, metric) for name in RATES]
-        yield Row(f"{label} at the end, per tenfold peak rate", data.tenfold(RATES, values))
+        rates = rates_of(data, RATES)
+        yield Row(f"{label} at the end, per tenfold peak rate", data.tenfold(rates, values))
     # LAWA has its curvature measured at one seed.
     first = data.alone
     for metric, label in CURVATURE.items():
@@ -178,13 +198,14 @@ def curvature(data: Any) -> Iterator[Row]:
 
 def distance(data: Any) -> Iterator[Row]:
     """At larger peak rates quantization harms the loss less."""
+    rates = rates_of(data, RATES)
     rises = [data.end(name, Q4, INCREASE) for name in RATES]
     says = "4-bit rise of the loss at the end, per tenfold peak rate"
-    yield Row(says, data.tenfold(RATES, rises), 0.61)
+    yield Row(says, data.tenfold(rates, rises), 0.61)
     for quantizer, bits in BITS.items():
         moved = [data.distance(name, quantizer) for name in RATES]
         says = f"{bits} distance of the weights, per tenfold peak rate"
-        yield Row(says, data.tenfold(RATES, moved))
+        yield Row(says, data.tenfold(rates, moved))
 
 
 def flatness(data: Any) -> Iterator[Row]:

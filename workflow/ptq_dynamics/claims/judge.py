@@ -57,7 +57,7 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
         if told.unmeasured is not None:
             stated |= {"outcome": NOT_MEASURED, "why": told.unmeasured}
             continue
-        view, rows = Samples(curves(claim), told.seeds), stated["rows"]
+        view, rows = Samples(curves(claim), told.seeds, numbers=settings.numbers), stated["rows"]
         for row in claim.read(view):
             rows.append(_row(row, view.missing))
             if len(rows) == 1 and "low" in rows[0]:

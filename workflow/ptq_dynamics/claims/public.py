@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss
+from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss, rates_of
 from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import DEGRADATION, FULL_PRECISION, LOSS
 
@@ -90,8 +90,8 @@ def opensci(data: Any) -> Iterator[Row]:
 
 def rate_of_7b(data: Any) -> Iterator[Row]:
     """OLMo-2 7B repeats claim 3."""
-    runs = {f"olmo2-7b-lr-{rate}-decay": float(rate) for rate in ("3e-4", "6e-4", "9e-4", "12e-4")}
-    yield from at_equal_loss(data, runs, "peak rate")
+    runs = [f"olmo2-7b-lr-{rate}-decay" for rate in ("3e-4", "6e-4", "9e-4", "12e-4")]
+    yield from at_equal_loss(data, rates_of(data, runs), "peak rate")
 
 
 PUBLIC = (

@@ -5,9 +5,9 @@ and calibration sets; this module resamples seeds and the checkpoints of a phase
 or two checkpoints get the rounding noise of these instead."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from math import ceil, floor
+from math import ceil, floor, nan
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ class Samples:
     curves: Bootstrap
     seeds: tuple[int, ...]
     missing: list[str] = field(default_factory=list)
+    numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # of runs, by key
 
     def has(self, name: str, quantizer: str) -> bool:
         """Return whether a trajectory is measured under a quantizer."""
@@ -41,7 +42,11 @@ class Samples:
     @property
     def alone(self) -> "Samples":
         """The same data at the first seed only."""
-        return Samples(self.curves, self.seeds[:1], self.missing)
+        return replace(self, seeds=self.seeds[:1])
+
+    def number(self, key: str, name: str) -> float:
+        """Return a configured number of a run; NaN if the run is not shown."""
+        return self.numbers.get(key, {}).get(name, nan)
 
     def any(self, *names: str) -> str:
         """Return the first measured trajectory of some, or the last if none is measured."""

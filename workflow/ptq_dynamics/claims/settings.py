@@ -66,11 +66,13 @@ class Drawn(Strict):
 
 
 class ClaimsSettings(Strict):
-    """All claims by name, the figures that the claims read, and the scale's name."""
+    """All claims by name, the figures that the claims read, the scale's name, and numbers of runs
+    by key, such as the paper's peak rates."""
 
     claims: dict[str, Told]
     figures: dict[str, Drawn]
     scale: str
+    numbers: dict[str, dict[str, float]] = {}
 
 
 class TableQuery(Strict):

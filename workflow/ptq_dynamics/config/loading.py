@@ -23,6 +23,7 @@ from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.runs import Run, Runs, Whole
 from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.config.words import Words
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import read as read_lock
 from ptq_dynamics.measure import tasks
@@ -136,8 +137,11 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     """Return all files under `folder`, validated for a choice; `Problem` names file and key."""
     for path in folder.glob("[!.]*.y*ml"):
         require(str(path), "file of configuration", [path.name], FILES)
-    files = [name for name in Config.model_fields if name not in ("choice", "scale")]
-    parts = {name: read(folder / f"{name}.yaml", name) for name in files}
+    own: Runs = read(folder / "runs.yaml", "runs")
+    families: Families = read(folder / "families.yaml", "families")
+    families.check()
+    files = [name for name in Config.model_fields if name not in ("choice", "scale", "runs")]
+    parts = {name: read(folder / f"{name}.yaml", name, Words(own, families)) for name in files}
     place = folder / "config.yaml"
     written = read_yaml(place)
     try:
@@ -157,9 +161,6 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     require(f"{file}: most_seeds", "figure", scale.most_seeds, figures)
     for name, most in scale.most_seeds.items():
         figures[name] = figures[name].model_copy(update={"headline": most})
-    own: Runs = parts.pop("runs")
-    families: Families = read(folder / "families.yaml", "families")
-    families.check()
     runs, public = dict[str, Run](), dict[str, releases.Public]()
     lock = read_lock(folder / "families.lock.json")
     if scale.miniatures:
@@ -217,12 +218,14 @@ def read_yaml(path: Path) -> Any:
         raise Problem(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def read(path: Path, name: str) -> Any:
-    """Return a file of a type in `TYPES`; raises `Problem` as `load` does."""
+def read(path: Path, name: str, words: Words | None = None) -> Any:
+    """Return a file of a type in `TYPES`, figures with `words`; raises `Problem` as `load` does."""
     content = read_yaml(path)
     for section in ("runs", "averages") if name in ("runs", "families") else ():
         if isinstance(content, dict) and isinstance(content.get(section), dict):
             content[section] = expand(content[section], f"{path}: {section}")
+    if words is not None and name == "figures":
+        content = words.filled(content, f"{path}:")
     return _check(content, name, path)
 
 

@@ -6,7 +6,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +15,13 @@ from pathlib import Path
 from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")  # flags of processors, the widest first
+# Environment variables by which libraries choose kernels, and so the last bits.
+KERNELS = re.compile(
+    r"(ATEN|BLIS|CUBLAS|CUBLASLT|CUDNN|DNNL|MKL|NPY|OMP|ONEDNN|OPENBLAS|TORCH_BLAS|VECLIB)"
+    r"_(?!VERBOSE|LOG).*|.*TF32.*|GLIBC_TUNABLES|KMP_DETERMINISTIC_REDUCTION|NCCL_(ALGO|PROTO)"
+    r"|PYTORCH_TUNABLEOP_ENABLED"
+)
+THREADS = "OMP_NUM_THREADS"
 CODE = (".py", ".smk", "Snakefile", ".yaml")
 READ = ("workflow", "config", "envs", "Snakefile", "pyproject.toml")  # parts that jobs read
 DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}  # by module
@@ -24,8 +31,9 @@ BEHIND = {"llmcompressor": ["compressed-tensors"], "lm_eval": ["datasets", "jinj
 
 @dataclass(frozen=True)
 class Machine:
-    """Kind of machine, without its name; memory in bytes. The last bits of results depend on the
-    widest vector instructions, which set the order of sums."""
+    """Kind of machine, without its name; memory in bytes. The last bits of results depend on vector
+    instructions, which set the order of sums: the widest, the `capability` that torch uses, and the
+    `precision` of its float32 products. None is unknown, or torch was not imported."""
 
     system: str
     architecture: str
@@ -34,16 +42,20 @@ class Machine:
     memory: int
     python: str
     vector: str | None = None
+    capability: str | None = None
+    precision: str | None = None
+    variables: Mapping[str, str] | None = None  # as `variables` returns them
 
 
 @dataclass(frozen=True)
 class Device:
-    """The device that a job used; peak memory in bytes."""
+    """The device that a job used; peak memory in bytes; what may compute float32 in TF32."""
 
     kind: str
     name: str | None = None
     count: int | None = None
     peak_memory: int | None = None
+    tf32: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,7 @@ def this() -> Machine:
     with suppress(OSError):
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
         known = dict(re.findall(r"^(.*?)\s*: *(.*?) *$", first, flags=re.M))
+    torch = sys.modules.get("torch")
     flags = known.get("flags", known.get("Features", "")).split()
     return Machine(
         system=platform.system(),
@@ -76,7 +89,17 @@ def this() -> Machine:
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         python=platform.python_version(),
         vector=next((name for name in VECTORS if name in flags), None),
+        capability=torch.backends.cpu.get_cpu_capability() if torch else None,
+        precision=torch.get_float32_matmul_precision() if torch else None,
+        variables=variables(),
     )
+
+
+def variables() -> dict[str, str]:
+    """Return the environment variables that choose kernels, without equal numbers of threads."""
+    threads = os.environ.get(THREADS)
+    known = ((name, value) for name, value in os.environ.items() if KERNELS.fullmatch(name))
+    return {n: v for n, v in sorted(known) if v != threads or not n.endswith("_THREADS")}
 
 
 def device() -> Device:
@@ -85,7 +108,9 @@ def device() -> Device:
     if torch is None or not torch.cuda.is_initialized():
         return Device("cpu")
     name, count = torch.cuda.get_device_name(), torch.cuda.device_count()
-    return Device("cuda", name, count, torch.cuda.max_memory_allocated())
+    kinds = {"products": torch.backends.cuda.matmul, "cudnn": torch.backends.cudnn}
+    tf32 = tuple(kind for kind, backend in kinds.items() if backend.allow_tf32)
+    return Device("cuda", name, count, torch.cuda.max_memory_allocated(), tf32)
 
 
 @cache

@@ -146,6 +146,6 @@ def describe(
         seconds=round(seconds, 3),
         cpu_seconds=round(sum(u.ru_utime + u.ru_stime for u in (own, children)), 3),
         peak_memory=max(own.ru_maxrss, children.ru_maxrss) * unit,
-        threads=int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count(),
+        threads=int(os.environ.get(machine.THREADS, 0)) or os.cpu_count(),
         processes=output.facts.get("processes", 1),
     )

@@ -2,6 +2,8 @@
 
 from typing import Annotated
 
+from pydantic import Field
+
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Layout
@@ -23,3 +25,7 @@ class FigureSettings(Strict):
     scale: str
     notes: tuple[str, ...]
     uncertain_rates: tuple[str, ...]  # public models whose learning rate is uncertain
+    # The lowest and the highest peak rate of all controlled runs, if labels have rates.
+    rates: Annotated[tuple[float, float] | None, Field(exclude_if=lambda rates: rates is None)] = (
+        None
+    )

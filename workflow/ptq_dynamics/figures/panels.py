@@ -82,7 +82,7 @@ class Sheet:
             curves = names_in_groups(self.data.labels)
         curves = in_order(curves or self.data.labels)
         goes_on = set() if draw else self._taken_over(table)
-        styles = lines(curves)
+        styles = lines(curves, self.data.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         height, wide = HEIGHTS[min(columns, 3) - 1], len(curves) > FEW
         figure, axes = subplots([panel.name for panel in panels], columns, height, wide=wide)

@@ -13,6 +13,7 @@ ORIGIN = "ptq-dynamics, {scale}: {identity}"  # metadata of pictures
 FINDING = "finding"  # a fact of a figure: the notes below its caption
 SPANS = "spans"  # a fact of a figure: where its panels lie in the picture, and their limits
 UNDER = re.compile(r"(.+) \(.+\)")  # a curve, the first group, under a quantizer
+RATE = re.compile(r"LR = ")  # the beginning of a label that is a peak learning rate
 UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}
 
 # Trajectory and checkpoint id of averages, and their mean age in tokens before the end.

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import log10
 
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
@@ -60,8 +61,7 @@ OF = {"Soup of ": ("*", 40.0), "Base of ": ("s", 24.0)}
 # Labels such as "LR = 3e-3" and "L = 5" are values of a quantity.
 NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"
 ORDERED = re.compile(rf"(\S+) = ({NUMBER})")
-# The style of a peak learning rate among five, from dark to light, is the same in every figure.
-RATES = {3e-4: 0, 6e-4: 1, 1e-3: 1, 9e-4: 2, 3e-3: 2, 1.2e-3: 3, 1e-2: 3, 3e-2: 4}
+PER_DECADE = 2  # styles of peak learning rates, which are the same in every figure
 # Models of one family that differ in size: "OLMo-2 7B".
 SIZED, SIZE = re.compile(rf"(.+) ({NUMBER})([kMBT])"), "size"
 # Colour maps of quantities in labels, and the share of each that is dark enough on white.
@@ -93,12 +93,13 @@ def whose(label: str) -> str:
     return next((label.removeprefix(start) for start in OF if label.startswith(start)), label)
 
 
-def lines(labels: Sequence[str]) -> dict[str, Line]:
+def lines(labels: Sequence[str], rates: tuple[float, float] | None = None) -> dict[str, Line]:
     """Return the styles of curves by label. Values of a quantity have its colours, roles their own
-    styles, "Soup of A" and "Base of A" the colour of A; quantized curves are lighter."""
+    styles, "Soup of A" and "Base of A" the colour of A; quantized curves are lighter. A peak rate
+    has its place between the lowest and the highest of all `rates`."""
     lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label)) and at[1] in labels}
     own = [label for label in labels if label not in lower]
-    found = _ranked([label for label in own if whose(label) == label])
+    found = _ranked([label for label in own if whose(label) == label], rates)
     roles = {n: re.split(r"[\s,]", n)[0] for n in own if n not in found and whose(n) == n}
     used = {ROLES[role].color for role in roles.values() if role in ROLES}
     free = [line for line in (*OTHERS, *LINES) if line.color not in used]
@@ -115,7 +116,7 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
     return found
 
 
-def _ranked(labels: Sequence[str]) -> dict[str, Line]:
+def _ranked(labels: Sequence[str], rates: tuple[float, float] | None) -> dict[str, Line]:
     """Return styles of values of a quantity, or of the sizes of one family of models."""
     found, by_quantity = dict[str, Line](), dict[str, dict[str, float]]()
     for label in labels:
@@ -126,14 +127,24 @@ def _ranked(labels: Sequence[str]) -> dict[str, Line]:
         by_quantity[SIZE] = {at[0]: float(at[2]) * UNITS[at[3]] for at in sized}
     for quantity, values in by_quantity.items():
         name, share = SEQUENTIAL.get(quantity, OTHER)
-        known = quantity == "LR" and {*values.values()} <= RATES.keys()
-        last = max(RATES.values()) if known else max(1, len(values) - 1)
-        for number, label in enumerate(sorted(values, key=values.__getitem__)):
-            number = RATES[values[label]] if known else number
+        ordered = sorted(values, key=values.__getitem__)
+        places, last = [*range(len(values))], max(1, len(values) - 1)
+        if rates and quantity == "LR":
+            lowest, highest = rates
+            last = max(last, _steps(lowest, highest))
+            by_rate = [_steps(lowest, values[label]) for label in ordered]
+            # Rates that are closer than styles, or beyond the others, are in order.
+            is_apart = len({*by_rate}) == len(by_rate) and {*by_rate} <= {*range(last + 1)}
+            places = by_rate if is_apart else places
+        for number, label in zip(places, ordered, strict=True):
             color = to_hex(colormaps[name](share * number / last))
             dash, marker = DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)]
             found[label] = Line(color, dash, marker)
     return found
+
+
+def _steps(lowest: float, rate: float) -> int:
+    return round(PER_DECADE * log10(rate / lowest))
 
 
 def _variant(line: Line, number: int) -> Line:

@@ -1,6 +1,6 @@
 """The jobs that judge claims and write tables of the chosen figures' measurements."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain, product
 from typing import Any, get_args
@@ -35,9 +35,23 @@ class Claims(Planner):
         for name, job in figures.items():
             figure, draws = job.settings, {e.name: e.draws for e in job.settings.quantizers}
             drawn[name] = said.Drawn(series=figure.series, runs=figure.runs, draws=draws)
-        settings = said.ClaimsSettings(claims=every, figures=drawn, scale=self.scale.description)
+        shown = {run.name for each in drawn.values() for run in each.runs}
+        about: dict[str, Any] = {"scale": self.scale.description, "numbers": self._numbers(shown)}
+        settings = said.ClaimsSettings(claims=every, figures=drawn, **about)
         inputs = {label: paths for job in figures.values() for label, paths in job.inputs.items()}
         return self.make("judge", "claims.judge", "claims", inputs, settings)
+
+    def _numbers(self, names: Iterable[str]) -> dict[str, dict[str, float]]:
+        """Return the paper's peak rates and weight decays of runs."""
+        rates, decays = dict[str, float](), dict[str, float]()
+        for name in sorted(names):
+            if (run := self.timeline.run(name)) is not None:
+                whole = run.whole(self.timeline)
+                rates[name] = whole.peak_lr
+                decays[name] = (whole.optimizer or self.timeline.defaults.optimizer).weight_decay
+            elif (schedule := getattr(self.timeline.source(name), "schedule", None)) is not None:
+                rates[name] = schedule.peak
+        return {"peak_lr": rates, "weight_decay": decays}
 
     def _told(self, claim: Claim) -> said.Told:
         left_out = f"is left out at {self.scale.description}"

@@ -6,10 +6,10 @@ from functools import cache
 from itertools import chain, product
 from typing import Any, get_args
 
-from ptq_dynamics.config import Branch, Figure, Run
+from ptq_dynamics.config import Branch, Figure, Run, Whole
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import Shown, ShownRun, short
+from ptq_dynamics.figures.settings import RATE, Shown, ShownRun, short
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS, Evaluated
 from ptq_dynamics.measure.settings import CollectSettings, Query, Series
@@ -52,6 +52,7 @@ class Figures(Planner):
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in said.items() if what),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
+            rates=self.rates() if any(map(RATE.match, figure.curves)) else None,
         )
         return self.make("figure", "figures.draw", name, inputs, settings, figure=name)
 
@@ -76,6 +77,13 @@ class Figures(Planner):
                 shape = average.model_shape(self.timeline)
                 for mean, steps in average.ages(self.timeline).items():
                     yield name, mean, steps * shape.batch * shape.context
+
+    @cache
+    def rates(self) -> tuple[float, float] | None:
+        """Return the lowest and the highest of the paper's peak rates of controlled runs."""
+        runs = (run for run in self.config.runs.runs.values() if isinstance(run, Whole))
+        found = [run.peak_lr for run in runs if run.stands_for(self.timeline) is None]
+        return (min(found), max(found)) if found else None
 
     def _here(self, figure: Figure) -> list[str]:
         """Return the scale's values of the paper's rates and weight decays in a figure's words."""

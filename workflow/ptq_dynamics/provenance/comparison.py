@@ -8,9 +8,10 @@ import pandas as pd
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import specification
+from ptq_dynamics.engine.record import Record
 from ptq_dynamics.measure import measurements, names
 from ptq_dynamics.measure.measurements import KEY
-from ptq_dynamics.provenance.archive import RELEASE, Archive, Result
+from ptq_dynamics.provenance.archive import RELEASE, Archive
 from ptq_dynamics.provenance.state import shortened
 
 EQUAL, WITHIN, DIFFERENT = "equal", "within tolerance", "different"
@@ -62,14 +63,21 @@ def parting(one: Path, other: Path) -> str | None:
     for result in archives[0].in_order():
         match = theirs.get(Path(result.path).parts[2:])
         if match is not None and result.digest != match.digest:
-            reasons = shortened(specification.differences(_made(match), _made(result)))
-            why = reasons or "equal specifications; the machine or nondeterminism differs"
+            reasons = [*specification.differences(match.record.job, result.record.job)]
+            now = _machine(result.record)
+            for name, before in _machine(match.record).items():
+                if before is not None and now[name] is not None:  # old records lack some facts
+                    reasons += specification.differences(before, now[name], name)
+            why = (
+                shortened(reasons) or "equal specifications; the machine or nondeterminism differs"
+            )
             return f"first job that differs: {result.label}, {result.path}: {why}"
     return None
 
 
-def _made(result: Result) -> dict[str, Any]:
-    """Return what a result depends on: its specification and its machine."""
-    account, machine = result.record, result.record.machine
-    own = {"processor": machine.processor, "vector": machine.vector, "python": machine.python}
-    return {**account.job, **own, "device": account.device.name, "processes": account.processes}
+def _machine(account: Record) -> dict[str, Any]:
+    """Return what the last bits of a result depend on besides its specification."""
+    names = ("processor", "vector", "capability", "precision", "variables", "python")
+    found = {name: getattr(account.machine, name) for name in names}
+    found |= {"device": account.device.name or account.device.kind, "tf32": account.device.tf32}
+    return {**found, "threads": account.threads, "processes": account.processes}

@@ -32,7 +32,7 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import processes, trajectory
-from ptq_dynamics.train.objectives import Objective
+from ptq_dynamics.train.objectives import Objective, Slope
 from ptq_dynamics.train.settings import TRAINING, TrainSettings
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
@@ -129,9 +129,11 @@ class Costs(nn.Module):
         super().__init__()
         self.model, self.objective = model, objective
 
-    def forward(self, rows: Tensor, before: nn.Module | None) -> Any:
-        """See `Objective.loss`."""
-        return self.objective.loss(self.model, rows, before)
+    def forward(self, rows: Tensor, before: nn.Module | None, slope: Slope | None) -> Any:
+        """See `Objective.loss` and, with a slope, `Objective.sloped_loss`."""
+        if slope is None:
+            return self.objective.loss(self.model, rows, before)
+        return self.objective.sloped_loss(self.model, rows, slope)
 
 
 def causal_mask(*sizes: Any, **options: Any) -> Any:
@@ -183,33 +185,43 @@ class Trainer:
         batch and the gradient norm before clipping, both 0-dimensional."""
         settings = self.settings
         settings.optimizer.set_rate(self._optimizer, self.rate, settings.schedule.peak)
-        *others, last = self.team.parts(rows, settings.batch, settings.micro_batch)
+        parts, slope = self.team.parts(rows, settings.batch, settings.micro_batch), None
         count = torch.as_tensor(settings.objective.count(rows), device=self.device)
         if self.team.count > 1:
             distributed.all_reduce(count)
-        total = torch.zeros((), device=self.device)
-        # Processes exchange gradients only in the last part.
-        with self._joined.no_sync() if self.team.count > 1 else nullcontext():
-            for part, weight in others:
-                total += self._backward(part, weight, count)
-        total += self._backward(*last, count)
-        if self.team.count > 1:
-            distributed.all_reduce(total)
+        if settings.objective.sloped:
+            loss = self._backward(parts, torch.ones_like(count), None)
+            gradient = {name: each.grad for name, each in self.model.named_parameters()}
+            slope = Slope(loss, gradient, count)
+            self._optimizer.zero_grad(set_to_none=True)
+        total = self._backward(parts, count, slope)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self.step += 1
         return total, norm
 
-    def _backward(self, part: Tensor, weight: int, count: Tensor) -> Tensor:
-        part = part.to(self.device, non_blocking=True)
+    def _backward(
+        self, parts: list[tuple[Tensor, int]], count: Tensor, slope: Slope | None
+    ) -> Tensor:
+        # Add the gradient of the whole batch to those of the weights, and return its loss; both are
+        # divided by the count.
+        total = torch.zeros((), device=self.device)
         mixed = self.settings.precision == "bfloat16"
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=mixed):
-            cost = self._cost(part, self._before)
-        loss = cost / count.clamp(min=1) * weight
-        # DDP averages gradients over processes; parts add up.
-        (loss * self.team.count).backward()
-        return loss.detach()
+        for number, (part, weight) in enumerate(parts, start=1):
+            # Processes exchange gradients only in the last part.
+            waits = self.team.count > 1 and number < len(parts)
+            with self._joined.no_sync() if waits else nullcontext():
+                part = part.to(self.device, non_blocking=True)
+                with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=mixed):
+                    cost = self._cost(part, self._before, slope)
+                loss = cost / count.clamp(min=1) * weight
+                # DDP averages gradients over processes; parts add up.
+                (loss * self.team.count).backward()
+            total += loss.detach()
+        if self.team.count > 1:
+            distributed.all_reduce(total)
+        return total
 
     # Training curve
 

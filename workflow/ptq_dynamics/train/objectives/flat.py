@@ -1,10 +1,13 @@
 """Objectives on plain text that change the flatness of minima."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Rate
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.train.objectives import Slope
 from ptq_dynamics.train.objectives.language import OnText, losses
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -12,22 +15,24 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 class SharpnessAware(OnText):
     """Sharpness-aware minimization (SAM, arXiv 2010.01412): the loss at the distance `radius` from
-    the weights along their gradient. A `share` below 1 averages this loss and the loss at the
-    weights, which adds, to first order, a penalty of radius × share on the norm of the gradient
-    (arXiv 2202.03599)."""
+    the weights along the gradient of the whole batch. A `share` below 1 averages this loss and the
+    loss at the weights, which adds, to first order, a penalty of radius × share on the norm of the
+    gradient (arXiv 2202.03599)."""
 
+    sloped: ClassVar = True
     kind: Literal["sharpness-aware"]
     radius: Rate
     share: Share = 1.0
 
     def loss(self, model: Any, rows: Any, before: Any) -> Any:
-        """Sum the losses of rows, int64 [rows, context + 1], at a distance along their own
-        gradient."""
+        """Sum the losses of rows, int64 [rows, context + 1], at the weights."""
+        return losses(model, rows, rows[:, 1:])
+
+    def sloped_loss(self, model: Any, rows: Any, slope: Slope) -> Any:
+        """Sum the losses of rows, int64 [rows, context + 1], at the distance."""
         import torch
 
-        here = losses(model, rows, rows[:, 1:])
-        weights = dict(model.named_parameters())
-        slopes = dict(zip(weights, torch.autograd.grad(here, [*weights.values()]), strict=True))
+        weights, slopes = dict(model.named_parameters()), slope.gradient
         scale = self.radius / torch.nn.utils.get_total_norm([*slopes.values()]).clamp(min=1e-12)
         moved = {name: weight + slopes[name] * scale for name, weight in weights.items()}
 
@@ -35,9 +40,10 @@ class SharpnessAware(OnText):
             return torch.func.functional_call(model, moved, arguments, options)
 
         away = losses(there, rows, rows[:, 1:])
-        # Autograd freed the graph of `here`; `line` restores its gradient.
+        # This sum has the loss and the gradient of the whole batch at the weights.
         line = sum((weight * slopes[name]).sum() for name, weight in weights.items())
-        return self.share * away + (1 - self.share) * (here.detach() + line - line.detach())
+        here = slope.loss + line - line.detach()
+        return self.share * away + (1 - self.share) * (self.count(rows) / slope.count) * here
 
 
 class LabelNoise(OnText):
@@ -46,14 +52,34 @@ class LabelNoise(OnText):
     kind: Literal["label-noise"]
     share: Share
 
+    def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
+        """Return tokens, and next tokens with noise, int64 [batch, 2, context + 1]."""
+        return Noisy(super().data(corpus, context, batch, seed), self.share)
+
+    def count(self, rows: Any) -> Any:
+        """Return the number of next tokens."""
+        return super().count(rows[:, 1])
+
     def loss(self, model: Any, rows: Any, before: Any) -> Any:
-        """Sum the losses of rows, int64 [rows, context + 1]."""
+        """Sum the losses of rows, int64 [rows, 2, context + 1]."""
+        return losses(model, rows[:, 0], rows[:, 1, 1:])
+
+
+class Noisy:
+    """Batches of other data, int64 [batch, context + 1], beside their copies with noise."""
+
+    def __init__(self, data: Any, share: float) -> None:
+        self._data, self._share = data, share
+
+    def at(self, step: int, rows: Sequence[int] | None = None) -> Any:
+        """Return rows (None: all) of a batch. The noise follows from the whole batch, and thus
+        depends neither on interruptions of the run nor on the number of processes."""
         import torch
 
-        targets = rows[:, 1:]
-        # The noise follows from the rows, so that an interrupted run resumes to the same bits.
-        chance = torch.Generator(rows.device).manual_seed(int(rows.sum()))
-        look: dict[str, Any] = {"generator": chance, "device": rows.device}
-        is_noise = torch.rand(targets.shape, **look) < self.share
-        others = targets.flatten()[torch.randint(targets.numel(), targets.shape, **look)]
-        return losses(model, rows, torch.where(is_noise, others, targets))
+        batch = self._data.at(step)
+        targets, chance = batch[:, 1:], torch.Generator().manual_seed(int(batch.sum()))
+        is_noise = torch.rand(targets.shape, generator=chance) < self._share
+        places = torch.randint(targets.numel(), targets.shape, generator=chance)
+        noisy = torch.where(is_noise, targets.flatten()[places], targets)
+        both = torch.stack([batch, torch.cat([batch[:, :1], noisy], dim=1)], dim=1)
+        return both if rows is None else both[list(rows)]
