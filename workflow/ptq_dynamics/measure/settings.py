@@ -1,5 +1,6 @@
 """Settings of the stages that measure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import not_
 from typing import Annotated
@@ -56,6 +57,11 @@ class Series:
     def label(self, kind: str) -> str:
         """Return the label of inputs with raw results: `kind` is MEASURED or a probe."""
         return f"{kind} {self.trajectory} seed {self.seed} {self.quantizer}"
+
+
+def in_order(series: Iterable[Series]) -> tuple[Series, ...]:
+    """Return series in an order that no figure decides."""
+    return tuple(sorted(series, key=lambda each: each.label("")))
 
 
 @dataclass(frozen=True)
