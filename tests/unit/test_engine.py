@@ -271,8 +271,8 @@ def test_what_a_job_leaves_that_was_killed_once_it_had_published_is_removed(toy,
     before = results(toy)
     without_result(toy, "walk")
     assert toy.python("-c", KILLED, toy.specs["walk"], last).returncode == -signal.SIGKILL
-    left = list((toy.folder / "results/walk").glob(".work-*"))
-    other = left[0].with_name(".work-" + "0" * 16 + left[0].name[-9:])
+    (left,) = (toy.folder / "results/walk").glob(".work-*")
+    other = left.with_name(".work-" + "0" * 16 + left.name[-9:])
     other.mkdir()  # may go on where its edit is made again
     if way == "status":
         sweep = "import sys; from ptq_dynamics.engine import publish, paths; publish.sweep"
@@ -286,12 +286,12 @@ def test_what_a_job_leaves_that_was_killed_once_it_had_published_is_removed(toy,
     assert not differing(before, results(toy))
 
 
-def test_work_that_a_process_may_need_is_not_removed(toy):
-    """One that has the lease, or that makes dropped files again."""
+def test_work_of_a_stopped_process_is_removed_once_no_process_needs_it(toy):
+    """One that has the lease may, or one that makes dropped files again."""
     paths = Paths(toy.folder / "results/walk")
-    made = record.read(paths.record)
-    work = paths.work(made.identity, "0" * 32)
-    work.mkdir()
+    made, sums = record.read(paths.record), paths.folder / "sums.txt"
+    content, work = sums.read_bytes(), paths.work(made.identity, "0" * 32)
+    (work / "scratch").mkdir(parents=True)
     with held(paths.lease, print):
         toy.settle()
         assert work.exists()
@@ -300,9 +300,11 @@ def test_work_that_a_process_may_need_is_not_removed(toy):
     toy.settle()
     assert work.exists()
     beside(paths.manifest, ABSENT).unlink()
-    (paths.folder / "sums.txt").write_text("x")
     toy.settle()
     assert work.exists(), "its result is damaged"
+    sums.write_bytes(content)
+    toy.settle()
+    assert not work.exists()
 
 
 # The warm process
