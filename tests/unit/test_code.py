@@ -163,7 +163,13 @@ def test_imports_of_every_form_are_followed(tmp_path, way):
 
 
 EFFECTS = ["np.seterr()", "np.errstate.kind = 1", 'os.environ["A"] = "1"', "_ = np.seterr()"]
-EFFECTS += ["LIMITS[0] += 1", "del np.nan", "class K:\n    np.nan = 1", "(a, np.nan) = 1, 2"]
+EFFECTS += [
+    "OLD = np.seterr(all=1)",
+    "LIMITS[0] += 1",
+    "del np.nan",
+    "class K:\n    np.nan = 1",
+    "(a, np.nan) = 1, 2",
+]
 EFFECTS += ["np.nan: int = 1", "for np.nan in [1]:\n    pass", "if np:\n    np.nan = 1"]
 
 

@@ -17,6 +17,24 @@ UNNAMED = ""  # stands for modules that are imported without a name of their own
 DIGITS = 12
 LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
 RELATIVE = re.compile(rb"from\s*\.")
+# Functions that constants are made with, and that do no more.
+PURE = {
+    *("abs", "bool", "bytes", "cache", "compile", "dict", "dtype", "enumerate", "field", "fields"),
+    *(
+        "filter",
+        "float",
+        "frozenset",
+        "fromkeys",
+        "full",
+        "getattr",
+        "int",
+        "items",
+        "join",
+        "keys",
+    ),
+    *("len", "list", "map", "max", "min", "partial", "product", "range", "replace", "reversed"),
+    *("round", "set", "sorted", "str", "sum", "timedelta", "tuple", "values", "zip"),
+}
 PROGRESS = {"say", "maybe", "note"}
 BODY = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.comprehension
 BINDING = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.Pass
@@ -88,8 +106,12 @@ def acts(node: ast.stmt) -> bool:
         case ast.Assign() | ast.AnnAssign():
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             parts = [part for target in targets for part in ast.walk(target)]
-            # What is assigned to `_` is computed for its effect.
-            return any(not isinstance(each, TARGET) or dotted(each) == ("_",) for each in parts)
+            if not all(isinstance(each, TARGET) for each in parts):
+                return True
+            calls = scope(node.value) if node.value else ()
+            names = [dotted(each.func) for each in calls if isinstance(each, ast.Call)]
+            # Classes have capital letters. Any other function may act.
+            return any(name and name[-1][0].islower() and name[-1] not in PURE for name in names)
         case ast.ImportFrom(names=[ast.alias("*")]):
             return True
         case ast.ClassDef():
