@@ -11,7 +11,7 @@ DRAWN = ("fig06", "pca")
 def folder_of_figures(path):
     path.mkdir(parents=True)
     for name in DRAWN:
-        (path / f"{name}.png").touch()
+        (path / f"{name}.record.json").touch()
     return path
 
 

@@ -1,6 +1,7 @@
 """Digests of code: what changes no result changes none of them, and all else that a stage reaches
 does. Small programs say what counts; the project's own are edited at random."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from ptq_dynamics.engine import code
 from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
 from ptq_dynamics.engine.code import Node, Program
 from ptq_dynamics.engine.machine import versions
+from support import one_line
 
 ROOT = Node("p.stage", "run")
 STAGE = '''
@@ -26,10 +28,13 @@ class Settings(Shape):
 def run(context: "Context[Settings]") -> dict:
     """What it does."""
     import torch.nn as nn
+    limit = LIMIT
     for number in range(LIMIT):
         context.progress.say(f"at {number}")
     if not context:
-        raise ValueError(f"no context {LIMIT}")
+        raise Problem(f"no context {LIMIT}")
+    if limit > 9:
+        raise ValueError(f"more than {LIMIT}")
     assert context, "still none"
     return {"a": helper(np.zeros(3)), "b": kit.deep.used(nn), "d": kit.again}
 def beside():
@@ -90,6 +95,13 @@ NOTHING = [
     ("base", "def other():\n    import pandas\n", ""),
     ("base", "def json_of(x):", "def json_of(x: int) -> int:"),
     ("base", '"""Shared."""\n', ""),
+    ("base", "\n", "\ufeff\n"),
+    ("stage", "limit = LIMIT", "limit: int = LIMIT"),
+    ("stage", "from p.base import", "from .base import"),
+    ("stage", "from p import tools", "from . import tools"),
+    ("stage", "import json", "import json, logging\nlogging.getLogger('a').setLevel(1)"),
+    ("stage", "import json", "import json\nif TYPE_CHECKING:\n    from p.base import json_of"),
+    ("tools/deep", "again = [used]", "again: list = [used]"),
     ("base", "UPPER = 3\n", "UPPER = 3\nLOWER = 2\ndef more():\n    return LOWER\n"),
     ("tools/deep", "def unused(x):\n    return x", "def unused(x):\n    return 2 * x"),
     ("engine/run", "pass", "return 1"),
@@ -97,10 +109,10 @@ NOTHING = [
 SOMETHING = [
     ("stage", '"a": helper', '"c": helper', "stage"),
     ("stage", "np.zeros(3)", "np.zeros(4)", "stage"),
-    ("stage", "raise ValueError", "raise KeyError", "stage"),
+    ("stage", "raise Problem", "raise KeyError", "stage"),
+    ("stage", "more than {LIMIT}", "more than {LIMIT:.3g}", "stage"),
     ("stage", "if not context", "if context", "stage"),
     ("stage", "assert context,", "assert not context,", "stage"),
-    ("stage", "import numpy as np", "import numpy as np\nnp.seterr()", "stage"),
     ("base", "LIMIT = UPPER = 3", "LIMIT = UPPER = 4", "base"),
     ("base", "by=2", "by=3", "base"),
     ("base", "return json_of(x)", "return -json_of(x)", "base"),
@@ -123,6 +135,75 @@ def test_what_may_change_a_result_changes_the_digest_of_its_module(tmp_path, edi
     before = write(tmp_path / "before", PROGRAM).code([ROOT]).modules
     after = edited(tmp_path / "after", *edit).modules
     assert {name for name in before if before[name] != after[name]} == {module}
+
+
+FOLLOWED = {
+    "under a condition": ("if __debug__:\n    from p.far import value", "value()"),
+    "one of two": ("try:\n    from p.far import value\nexcept Exception:\n    value = 1", "value"),
+    "in a class": ("class K:\n    from p.far import value", "K.value()"),
+    "a module in a class": ("class K:\n    import p.far", "K.p.far.value()"),
+    "relative": ("from .far import value", "value()"),
+    "a relative module": ("from . import far", "far.value()"),
+    "relative in a function": ("def f():\n    from .far import value\n    value()", "f()"),
+    "of all names": ("from p.far import *", "value()"),
+    "assigned again": ("from p.far import value\nvalue = [value]", "value"),
+}
+
+
+@pytest.mark.parametrize("way", FOLLOWED)
+def test_imports_of_every_form_are_followed(tmp_path, way):
+    head, use = FOLLOWED[way]
+    stage = f"{head}\ndef run(context):\n    return {use}\n"
+    found = []
+    for number in (1, 2):
+        files = {"stage": stage, "far": f"def value():\n    return {number}\n"}
+        found.append(write(tmp_path / str(number), files).code([ROOT]))
+    assert found[0].modules.keys() == {"stage", "far"} and not found[0].libraries
+    assert found[0].modules["far"] != found[1].modules["far"]
+
+
+EFFECTS = ["np.seterr()", "np.errstate.kind = 1", 'os.environ["A"] = "1"', "_ = np.seterr()"]
+EFFECTS += [
+    "OLD = np.seterr(all=1)",
+    "LIMITS[0] += 1",
+    "del np.nan",
+    "class K:\n    np.nan = 1",
+    "(a, np.nan) = 1, 2",
+]
+EFFECTS += ["np.nan: int = 1", "for np.nan in [1]:\n    pass", "if np:\n    np.nan = 1"]
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize("place", ["\nimport p.side.way\n", "\nfrom .side import way\n", "inner"])
+def test_effects_of_an_import_count_for_all_who_import_it(tmp_path, effect, place):
+    """Also if they use no name of it, or import it in a function."""
+    base = BASE.replace("():\n", "():\n        import p.side.way\n", 1)
+    files = {**PROGRAM, "base": base if place == "inner" else place + BASE}
+    files |= {"side/__init__": "", "side/way": "from p.side import off\n"}
+    quiet = write(tmp_path / "quiet", {**files, "side/off": "VALUE = 1\n"}).code([ROOT])
+    assert "side.off" not in quiet.modules
+    acts = [
+        write(tmp_path / str(n), {**files, "side/off": f"VALUE = {n}\n{effect}\n"}).code([ROOT])
+        for n in range(2)
+    ]
+    assert acts[0].modules["side.off"] != acts[1].modules["side.off"]
+    assert acts[0].modules["base"] == quiet.modules["base"]
+
+
+@pytest.mark.parametrize("lines", ["LIMIT = 2|LIMIT = 3", "UPPER = 2|LIMIT = UPPER|UPPER = 3"])
+def test_the_order_of_assignments_to_one_name_counts(tmp_path, lines):
+    first, *others = lines.split("|")
+    found = []
+    for number, each in enumerate(([first, *others], [*others, first])):
+        base = BASE.replace("LIMIT = UPPER = 3", "\n".join(each))
+        found.append(write(tmp_path / str(number), {**PROGRAM, "base": base}).code([ROOT]))
+    assert found[0].modules["base"] != found[1].modules["base"]
+
+
+@pytest.mark.parametrize("text", ["def run(:\n", "x = '\0'\n", "from .... import a\n"])
+def test_a_module_that_is_no_python_is_one_line(tmp_path, text):
+    with one_line("stage.py is no Python", "correct it"):
+        write(tmp_path, {"stage": text}).code([ROOT])
 
 
 def test_classes_of_settings_count_as_a_whole_and_so_does_what_they_name(tmp_path):
@@ -164,12 +245,14 @@ def run(a, /, b=1, *c, d: int = 2, **e):
     match a:
         case {"k": [1, *rest], **more} if rest: return -1.5e300j
         case P(q=None) | True: pass
-    async def inner(): await g(); yield (w := lambda v, *, u=...: v[1:2, ::3])
+    x: list[int]
+    async def inner(a: int) -> None: y: int = 1
+    async def more(): await g(); yield (w := lambda v, *, u=...: v[1:2, ::3])
     @d.e(1)
     class K(A, metaclass=M): s: "t" = 10**20
     global G; return not a if b < c <= d is not e else ~a @ b // 2
 """
-STABLE = "154588543069"
+STABLE = "12e8e311f7c7"
 DUMP = """
 import sys, types
 sys.path.insert(0, sys.argv[1])
@@ -234,3 +317,15 @@ def test_no_stage_reaches_what_plans(project):
     for stage in stages(project):
         found = {name.split(".")[0] for name in project.code([stage]).modules}
         assert not found.intersection(rooms) - {stage.module.split(".")[1]}, stage
+
+
+def test_no_text_that_digests_leave_out_is_read(project):
+    """Code that catches a `Problem` by name raises another; lists of damage are in no result."""
+    modules = {node.module for node in project.reach(stages(project))[0]}
+    texts = {"Problem", "Exception", "AssertionError"}
+    for module in sorted(modules - {f"{PACKAGE}.provenance.archive"}):
+        for each in ast.walk(ast.parse(project.files[module].read_text())):
+            if isinstance(each, ast.ExceptHandler) and each.name:
+                caught = {n.id for n in ast.walk(each.type) if isinstance(n, ast.Name)}
+                raises = isinstance(each.body[-1], ast.Raise)
+                assert raises or not caught & texts, f"{module}, line {each.lineno}"

@@ -1,6 +1,7 @@
 """The plan: the paper's steps at scale paper, and what jobs depend on."""
 
 import re
+import shutil
 from functools import cache
 from itertools import chain
 
@@ -10,7 +11,7 @@ from ptq_dynamics.config import scales
 from ptq_dynamics.train.averages.windows import Tails
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
-from support import ROOT, figure, plan, tiny_config
+from support import ROOT, edit_yaml, figure, plan, tiny_config
 
 SCALES = scales(ROOT / "config")
 
@@ -181,3 +182,17 @@ def test_a_scale_takes_its_own_quantizer_where_a_figure_names_one(tmp_path):
     assert both and all(one[path] == two[path] for path in both)
     assert all("gptq4" in path for path in one.keys() - two.keys())
     assert all("rtn3" in path for path in two.keys() - one.keys())
+
+
+def test_the_order_of_curves_decides_neither_claims_nor_the_table_of_measurements(tmp_path):
+    def turned(figures):
+        for each in figures.values():
+            turns = [(label, names[::-1]) for label, names in each["curves"].items()]
+            each["curves"] = dict(turns[::-1])
+
+    config = shutil.copytree(ROOT / "config", tmp_path / "config")
+    edit_yaml(config / "figures.yaml", turned)
+    before, after = at("laptop"), plan("laptop", config)
+    for find in (lambda each: each.figures.collect(), lambda each: each.claims.judge()):
+        assert find(before).spec == find(after).spec
+    assert before.figures.figure("fig07").spec != after.figures.figure("fig07").spec

@@ -9,6 +9,7 @@ from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
+from ptq_dynamics.engine.syntax import acts
 from support import ROOT, python
 
 PACKAGE = ROOT / "workflow/ptq_dynamics"
@@ -122,35 +123,22 @@ def test_there_are_few_lines(what):
 
 
 def effects(tree: ast.Module) -> Iterator[str]:
-    """What a module does when it is imported, beside binding names, which the code digest does not
-    see; and decorators, which may register."""
+    """What a module does when it is imported, beside binding names; and decorators, which may
+    register."""
     for node in tree.body:
-        match node:
-            case (
-                ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators)
-            ):
-                for each in decorators:
-                    called = each.func if isinstance(each, ast.Call) else each
-                    if ast.unparse(called).rpartition(".")[2] not in PLAIN:
-                        yield f"line {node.lineno}: @{ast.unparse(each)}"
-            case ast.Import() | ast.ImportFrom() | ast.Assign() | ast.AnnAssign() | ast.Pass():
-                pass
-            # A docstring; what logs is none of a result.
-            case ast.Expr(value) if isinstance(value, ast.Constant) or "getLogger" in ast.unparse(
-                value
-            ):
-                pass
-            # TYPE_CHECKING, or the program that a module is.
-            case ast.If(test=ast.Name() | ast.Compare(left=ast.Name(id="__name__"))):
-                pass
-            case _:
-                yield f"line {node.lineno}: {ast.unparse(node)[:60]}"
+        for each in getattr(node, "decorator_list", ()):
+            called = each.func if isinstance(each, ast.Call) else each
+            if ast.unparse(called).rpartition(".")[2] not in PLAIN:
+                yield f"line {node.lineno}: @{ast.unparse(each)}"
+        if acts(node):
+            yield f"line {node.lineno}: {ast.unparse(node)[:60]}"
 
 
-def test_importing_a_module_of_stages_binds_names_and_does_nothing_else():
-    """But for programs that run in environments of their own."""
-    last = ROOMS.index("paper")
-    shaping = [name for name in TREES if room(name) in ROOMS[: last + 1] and room(name) != "engine"]
-    shaping = [name for name in shaping if ".foreign." not in name]
+def test_importing_a_module_binds_names_and_does_nothing_else():
+    """But for programs. The process that runs several jobs imports the modules of all."""
+    programs = ("engine.", "quantize.foreign.", "cli.__main__")
+    shaping = [
+        name for name in TREES if not name.removeprefix("ptq_dynamics.").startswith(programs)
+    ]
     found = [f"{name}, {each}" for name in shaping for each in effects(TREES[name])]
     assert not found, "\n".join(found)

@@ -23,6 +23,9 @@ configfile: str(CONFIG / "config.yaml")
 try:
     build.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = planned(config, CONFIG, ROOT)
+    # Words of figures change no job.
+    if workflow.is_main_process:
+        build.write_page(plan.site.config.figures, Path(plan.site.pictures))
 except Problem as problem:
     sys.exit(f"error: {problem}")
 

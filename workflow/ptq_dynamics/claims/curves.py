@@ -7,6 +7,7 @@ variation therefore cancels in differences and ratios."""
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, product
 from typing import Any, NamedTuple, get_args
@@ -26,8 +27,11 @@ REPLICATES = 4000
 LEAST = 3  # a run with fewer residuals uses those of all runs
 
 
+@dataclass(eq=False)
 class NotMeasured(Exception):
-    """The reason why a number has no value."""
+    """A number has no value; claims publish the `reason`."""
+
+    reason: str
 
 
 class Curve(NamedTuple):

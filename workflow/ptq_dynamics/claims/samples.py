@@ -227,7 +227,7 @@ class Samples:
         try:
             values = np.stack([read(seed) for seed in self.seeds])
         except NotMeasured as missing:
-            self.missing.append(str(missing))
+            self.missing.append(missing.reason)
             return NOTHING
         mean, count = values.mean(axis=0), len(values)
         between = float(values[:, 0].var(ddof=1)) if count > 1 else 0.0

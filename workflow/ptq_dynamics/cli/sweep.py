@@ -18,8 +18,8 @@ from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS, OF_BLOCKS
 
-FIGURE: dict[str, Any] = {"title": "Loss of a candidate", "caption": "In full precision."}
-FIGURE |= {"layout": "over_tokens", "metrics": ["loss"]}
+WORDS = {"title": "Loss of a candidate", "caption": "In full precision."}
+FIGURE: dict[str, Any] = {**WORDS, "layout": "over_tokens", "metrics": ["loss"]}
 
 
 def sweep(arguments: Namespace) -> bool:

@@ -17,11 +17,12 @@ from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.measuring import measure as measure
 from ptq_dynamics.config import schema
 from ptq_dynamics.config.releases import to_lock
-from ptq_dynamics.graph.build import PAGE
+from ptq_dynamics.engine.publish import sweep
+from ptq_dynamics.graph.build import PAGE, has_page
 from ptq_dynamics.graph.site import BY_NAME
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.provenance.archive import DERIVED, Archive
-from ptq_dynamics.provenance.state import find, shortened
+from ptq_dynamics.provenance.state import Finding, find, shortened
 
 SHOWN = 10  # measurements
 
@@ -39,6 +40,12 @@ def status(arguments: Namespace) -> bool:
     plan = chosen.plan(arguments)
     others = [plan.job(BY_NAME.get(each, each)) for each in arguments.also]
     found = find(plan, [*plan.last(), *others], deep=arguments.deep)
+    for each in (each for each in found if each.state == "up to date"):
+        sweep(plan.site.made[each.manifest].paths)
+    pictures = Path(plan.site.pictures)
+    if not has_page(plan.site.config.figures, pictures):
+        why = ("its figures or their words changed",)
+        found.append(Finding("page of figures", str(pictures / PAGE), "", "outdated", why))
     rest = [each for each in found if each.state != "up to date"]
     if arguments.json:
         _print_json([asdict(each) for each in found])

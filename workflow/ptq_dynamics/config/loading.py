@@ -119,9 +119,9 @@ def grouped(figures: Mapping[str, Figure]) -> dict[str, list[str]]:
 
 
 # Types of the files by name without suffix; the files under scales/ have the type `scale`.
-TYPES: dict[str, Any] = {"config": Choice, "families": Families, "sweep": Sweep}
-TYPES |= {name: field.annotation for name, field in Config.model_fields.items() if name != "choice"}
-TYPES["runs"] = Runs
+_PARTS = {name: each.annotation for name, each in Config.model_fields.items() if name != "choice"}
+_OTHERS = {"config": Choice, "families": Families, "sweep": Sweep}
+TYPES: dict[str, Any] = {**_OTHERS, **_PARTS, "runs": Runs}
 # Files directly in the folder config/.
 FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name not in ("scale", "sweep")]
 # Variables of `make` by the key of a choice.

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, SoftFileLease, Timeout
 
@@ -49,17 +50,33 @@ class Lease:
         )
 
 
+def _lock(path: Path, lost: Callable[[Any], None] | None = None) -> SoftFileLease:
+    return SoftFileLease(
+        path,
+        lease_duration=SECONDS,
+        heartbeat_interval=BEAT,
+        on_compromise=lost,
+        poll_interval=POLL,
+    )
+
+
+@contextmanager
+def if_free(path: Path) -> Iterator[bool]:
+    """Hold the lease `path` unless another process does; yield whether this one has it."""
+    lock = _lock(path)
+    with suppress(Timeout, OSError):
+        lock.acquire(timeout=POLL)
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()
+
+
 @contextmanager
 def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
     """Hold the lease `path`, and print a line if another process has it. A process that loses the
     lease is terminated."""
-    lock = SoftFileLease(
-        path,
-        lease_duration=SECONDS,
-        heartbeat_interval=BEAT,
-        on_compromise=lambda _: os.kill(os.getpid(), signal.SIGTERM),
-        poll_interval=POLL,
-    )
+    lock = _lock(path, lambda _: os.kill(os.getpid(), signal.SIGTERM))
     try:
         lock.acquire(timeout=0)
     except Timeout:

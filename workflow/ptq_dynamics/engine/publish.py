@@ -7,11 +7,13 @@ lease finds its folder gone, and can change nothing."""
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
+from ptq_dynamics.engine.lease import if_free
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
@@ -70,3 +72,22 @@ def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[],
         write_atomically(copy, text)
         os.replace(copy, target)
     manifest.mark(made.files)
+
+
+def clear(paths: Paths) -> None:
+    """Remove what killed or stopped jobs left of a published result; the caller has its lease.
+    Work of other specifications stays, as an edit may be undone, and so does that on dropped files.
+    Raises `Problem` if there is no result."""
+    made = record.read(paths.record)
+    identities = {made.identity, *(each.identity for each in made.accepted)}
+    if not made.manifest(paths.manifest).dropped():
+        for folder in (path for each in identities for path in paths.works(each)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(paths: Paths) -> None:
+    """Do what `clear` does, unless another process has the lease."""
+    if paths.works():
+        with if_free(paths.lease) as is_free, suppress(Problem):
+            if is_free:
+                clear(paths)

@@ -13,7 +13,7 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine import checkout, lease, manifest, run, specification, warm
-from ptq_dynamics.engine.paths import MANIFEST
+from ptq_dynamics.engine.paths import MANIFEST, RECORD
 from ptq_dynamics.figures.settings import FINDING, TABLE
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.site import Site
@@ -64,9 +64,7 @@ def finish(plan: Plan) -> None:
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
             thread.cancel()
-    pictures = Path(plan.site.pictures)
-    if pictures.is_dir():
-        write_page(plan.site.config.figures, pictures)
+    write_page(plan.site.config.figures, Path(plan.site.pictures))
     if dropped := drop(plan.site, plan.last()):
         print(f"dropped weights of {len(dropped)} results (keep of the scale)", file=sys.stderr)
 
@@ -75,7 +73,7 @@ def page(figures: Mapping[str, Figure], folder: Path) -> str:
     """Return pictures, titles, captions and findings of the figures in a folder, as Markdown."""
     text = INTRODUCTION
     for name, each in figures.items():
-        if (folder / f"{name}.png").exists():
+        if (folder / f"{name}.{RECORD}").exists():
             words = each.caption
             with suppress(Problem, KeyError):
                 words += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
@@ -84,11 +82,16 @@ def page(figures: Mapping[str, Figure], folder: Path) -> str:
     return text
 
 
+def has_page(figures: Mapping[str, Figure], folder: Path) -> bool:
+    """Return whether the page of a folder is as it has to be; without figures, there is none."""
+    path, text = folder / PAGE, page(figures, folder)
+    return text == INTRODUCTION or (path.is_file() and path.read_bytes() == text.encode())
+
+
 def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
     """Write the page of a folder if it changed. No job depends on it."""
-    path, text = folder / PAGE, page(figures, folder)
-    if not path.is_file() or path.read_bytes() != text.encode():
-        write_atomically(path, text)
+    if not has_page(figures, folder):
+        write_atomically(folder / PAGE, page(figures, folder))
 
 
 def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:

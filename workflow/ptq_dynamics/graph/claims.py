@@ -13,6 +13,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired
+from ptq_dynamics.measure.settings import in_order
 
 
 class Claims(Planner):
@@ -34,7 +35,8 @@ class Claims(Planner):
         drawn = dict[str, said.Drawn]()
         for name, job in figures.items():
             figure, draws = job.settings, {e.name: e.draws for e in job.settings.quantizers}
-            drawn[name] = said.Drawn(series=figure.series, runs=figure.runs, draws=draws)
+            runs = tuple(sorted(figure.runs, key=lambda run: run.label))
+            drawn[name] = said.Drawn(series=in_order(figure.series), runs=runs, draws=draws)
         shown = {run.name for each in drawn.values() for run in each.runs}
         about: dict[str, Any] = {"scale": self.scale.description, "numbers": self._numbers(shown)}
         settings = said.ClaimsSettings(claims=every, figures=drawn, **about)
@@ -59,9 +61,10 @@ class Claims(Planner):
             if gone := [name for name in claim.figures if name not in known]:
                 return said.Told(says=claim.says, unmeasured=f"figure {gone[0]} {why}")
         figure = self.config.figures[claim.figures[0]]
-        runs = map(self.timeline.run, self.plan.trajectories.runs(figure.trajectories))
+        shown = [name for name in self.timeline.trajectories if name in figure.trajectories]
+        runs = map(self.timeline.run, self.plan.trajectories.runs(shown))
         small = [run.stands_for(self.timeline) for run in runs if run is not None]
-        seeds = [self.timeline.seeds_shown(n, figure.headline) for n in figure.trajectories]
+        seeds = [self.timeline.seeds_shown(n, figure.headline) for n in shown]
         common = tuple(seed for seed in seeds[0] if all(seed in each for each in seeds))
         miniatures = tuple(dict.fromkeys(filter(None, small)))
         return said.Told(says=claim.says, seeds=common or seeds[0][:1], miniatures=miniatures)
@@ -86,8 +89,9 @@ class Tables(Planner):
             filled: dict[str, Any] = {"rows": tuple(rows.values()), "columns": (*columns.values(),)}
             found.append(said.Filled(name=name, table=table, **filled))
         series, measured = self.plan.figures.measured(each.query for each in every)
-        runs = tuple(dict.fromkeys(chain(*map(self.plan.figures.runs, every))))
-        settings = said.TablesSettings(tables=tuple(found), series=series, runs=runs)
+        runs = {run.label: run for run in chain(*map(self.plan.figures.runs, every))}
+        known = {"series": in_order(series), "runs": tuple(runs[label] for label in sorted(runs))}
+        settings = said.TablesSettings(tables=tuple(found), **known)
         return self.make("tabulate", "claims.tables", "tables", inputs | measured, settings)
 
     def _queries(self, name: str, table: TableQuery) -> Iterator[Figure]:

@@ -12,7 +12,7 @@ from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.settings import RATE, Shown, ShownRun, short
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS, Evaluated
-from ptq_dynamics.measure.settings import CollectSettings, Query, Series
+from ptq_dynamics.measure.settings import CollectSettings, Query, Series, in_order
 from ptq_dynamics.quantize.methods import Calibrated
 from ptq_dynamics.train.averages.windows import Tails
 
@@ -145,5 +145,5 @@ class Figures(Planner):
         lacking = map(self.plan.tables.lacking, self.config.tables.values())
         queries = chain(map(self.config.figures.__getitem__, self.config.chosen), *lacking)
         series, inputs = self.measured(figure.query for figure in queries)
-        settings = CollectSettings(series)
+        settings = CollectSettings(in_order(series))
         return self.make("collect", "measure.collect", "measurements", inputs, settings)

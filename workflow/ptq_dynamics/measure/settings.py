@@ -1,6 +1,6 @@
 """Settings of the stages that measure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import not_
 from typing import Annotated
@@ -69,6 +69,11 @@ class Series:
     def label(self, kind: str) -> str:
         """Return the label of inputs with raw results: `kind` is MEASURED or a probe."""
         return f"{kind} {self.trajectory} seed {self.seed} {self.quantizer}"
+
+
+def in_order(series: Iterable[Series]) -> tuple[Series, ...]:
+    """Return series in an order that no figure decides."""
+    return tuple(sorted(series, key=lambda each: each.label("")))
 
 
 @dataclass(frozen=True)

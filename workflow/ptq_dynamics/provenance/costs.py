@@ -15,8 +15,10 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import Archive, Result
 
 HEADS = ("Kind", "Jobs", "Tokens trained", "Wall hours", "Core hours", "GPU hours")
-USED = ["Rule", "Jobs", "Minutes requested", "Minutes, median", "Minutes, most", "MB requested"]
-USED += ["MB, median", "MB, most", "GPUs requested", "GPU MB, median", "GPU MB, most"]
+USED = (
+    *("Rule", "Jobs", "Minutes requested", "Minutes, median", "Minutes, most", "MB requested"),
+    *("MB, median", "MB, most", "GPUs requested", "GPU MB, median", "GPU MB, most"),
+)
 
 
 def files(folder: Path) -> list[Path]:
