@@ -44,7 +44,6 @@ def train(folder, steps, every):
         lr_scheduler_kwargs={"num_decay_steps": steps // 3},
         warmup_steps=every // 5,
         include_num_input_tokens_seen="all",
-        save_only_model=True,
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
@@ -97,7 +96,7 @@ def test_one_command_gives_picture_table_and_words(measured):
     assert [row["phase"] for row in full] == ["stable", "cooldown"]
     tokens = [int(row["tokens"]) for row in full]
     assert tokens == [60 * 8 * 64, 120 * 8 * 64]
-    assert float(full[0]["lr"]) == 3e-3 and float(full[-1]["lr"]) < 1e-4
+    assert float(full[0]["lr"]) == 3e-3 and float(full[-1]["lr"]) == 0.0
     assert {row["step"] for row in rows if row["trajectory"] == "last-2"} == {"120"}
 
 

@@ -231,7 +231,11 @@ def _report(plan: Plan, figure: Job) -> str:
     values = shown.pivot_table(index=key, columns="what", values="value", sort=False)
     places = shown.drop_duplicates(key).set_index(key)[["step", "tokens", "lr", "phase"]]
     errors = 100 * values.drop(columns="loss").add_suffix(" (%)")
-    numbers = places.join([values.loss, errors])
+    numbers, own = places.join([values.loss, errors]), places.loc[[RUN]].dropna(subset="step")
+    if unknown := int(own.lr.isna().sum()):
+        words += (
+            f" The learning rate of {unknown} of {len(own)} checkpoints is not known; give --lr."
+        )
     text = numbers.reset_index(0).to_string(index=False, na_rep="", float_format="{:.4g}".format)
     about = site.config.figures[FIGURE]
     picture = f"![{about.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
