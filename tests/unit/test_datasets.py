@@ -318,8 +318,8 @@ def test_defects_of_a_corpus_are_one_line(web, tokenizer, tmp_path, change, word
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"field": "words"}, r"'words' is no text; set field \(there are: text, id\)"),
-        ({"path": "./no-such-folder"}, r"data set \./no-such-folder cannot be read"),
+        ({"field": "words"}, r"no text in 'words'.* field \(there are: text, id\)"),
+        ({"path": "./no-such-folder"}, r"no-such-folder cannot be read"),
         ({"name": "sample-1BT"}, "cannot be read.*sample-1BT"),
     ],
 )

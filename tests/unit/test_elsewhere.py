@@ -7,7 +7,7 @@ import pytest
 import torch
 from ptq_dynamics import cli
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import elsewhere
+from ptq_dynamics.config import elsewhere, read_yaml
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders
 from safetensors.torch import save_file
@@ -70,7 +70,7 @@ PHASES = ["warmup", "stable", "stable", "cooldown", "cooldown"]
     [
         (None, WSD, PHASES),
         (None, {}, ["checkpoint"] * 5),
-        (None, {1: 3e-3, 3: 1e-3, 5: 0.0}, ["stable", *["decay"] * 4]),
+        (None, {1: 3e-3, 3: 1e-3, 5: 0.0}, ["decay", "checkpoint"] * 2 + ["decay"]),
         (3e-3, {}, ["stable"] * 5),
         ("csv", {}, PHASES),
     ],
@@ -155,6 +155,30 @@ def refused(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(("options", "words"), WRONG)
 def test_a_wrong_option_is_one_line(refused, options, words):
     assert words in refused(options)
+
+
+SHORT = [
+    ("", 19_999, "--text has 19,999 characters without blank lines; give 20,000 or more\n"),
+    ("--curvature", 19_999, "give 20,000 or more\n"),
+    ("--tokens 5000", 44_999, "give 45,000 or more, or lower --tokens\n"),
+    ("--tokens 20000", 179_999, "give 180,000 or more, or lower --tokens\n"),
+]
+
+
+@pytest.mark.parametrize(("options", "size", "words"), SHORT)
+def test_the_least_text_that_is_stated_is_enough(tmp_path, refused, options, size, words):
+    """What is refused then is the other model."""
+    weights = tmp_path / "run/step-2/model.safetensors"
+    save_file({**WEIGHTS, "norm.weight": torch.ones(17)}, weights)
+    text = tmp_path / "text.txt"
+    text.write_text("é" * (size - 1) + "\n\n", encoding="utf-8")
+    assert refused(f"--text {text} {options}").endswith(words)
+    text.write_text("é" * size + "\n\n", encoding="utf-8")
+    assert "hold different models" in refused(f"--text {text} {options}")
+    sizes = read_yaml(tmp_path / "out/config/scales/own.yaml")["corpora"]["main"]
+    used = sizes["validation"], sizes["calibration"], sizes["probe"]
+    assert size // 6 - 3 < sum(used) <= (size + 1) // 6
+    assert bool(sizes["probe"]) == ("--curvature" in options) and min(used[:2]) > 512
 
 
 def test_checkpoints_of_another_model_and_files_that_are_cut_off_are_named(tmp_path, refused):

@@ -18,6 +18,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.config import elsewhere, families
 from ptq_dynamics.config.errors import problem
+from ptq_dynamics.corpus.sources.own import Texts
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.specification import Job
@@ -48,10 +49,12 @@ def measure(arguments: Namespace) -> bool:
         plan = chosen.plan(Namespace())
         figure = plan.figures.figure(FIGURE)
         quantizers = [*dict.fromkeys(each.quantizer for each in figure.settings.series)]
-        points, model = plan.site.timeline.measured(RUN), plan.trajectories.shape(RUN).model
-        assert isinstance(model, Given)
-        about = f"{model.name} ({model.total:,} parameters)"
-        print(f"{len(points)} checkpoints of {about}, each in {', '.join(quantizers)}")
+        points, shape = plan.site.timeline.measured(RUN), plan.trajectories.shape(RUN)
+        assert isinstance(shape.model, Given)
+        about = f"{shape.model.name} ({shape.model.total:,} parameters)"
+        tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
+        each = f"each in {', '.join(quantizers)}, on {tokens:,} tokens"
+        print(f"{len(points)} checkpoints of {about}, {each}")
         if any(each.state != "up to date" for each in find(plan, plan.last())):
             _build(plan, quantizers, arguments.profile)
         print(f"\n{_report(plan, figure)}\n")
@@ -157,27 +160,27 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
     scale = config.read_yaml(ROOT / f"config/scales/{name}.yaml")
     main, shape = scale["corpora"]["main"], scale["models"]["main"]
     text = _text(arguments.text, root) if arguments.text else {}
-    per_token = default["text"]["characters_per_token"]
+    sizes = {key: main[split] for key, split in SPLITS.items()}
     if arguments.scale is None:
         scale |= default["settings"]
         main |= default["text"]
-        scale["evaluation"]["tokens"] = arguments.tokens or scale["evaluation"]["tokens"]
         if not arguments.curvature:
             scale["curvature"]["tokens"] = default["context"]
-        wanted = per_token * sum(scale[key]["tokens"] for key in SPLITS)
-        size = sum(each["size"] for each in text.get("files", ()))
-        size = size // 2 if "dataset" in text else size  # Half of a table may be no text.
-        if "files" in text and size < default["shortest"]:
-            raise Problem(f"--text has {size:,} characters; give {default['shortest']:,} or more")
-        for key, split in SPLITS.items():
-            # A shorter text is used completely.
-            scale[key]["tokens"] = scale[key]["tokens"] * min(size or wanted, wanted) // wanted
-            main[split] = scale[key]["tokens"]
-        shape["context"] = min(default["context"], scale["evaluation"]["tokens"] // FEWEST)
-    if arguments.text:
-        sizes = {split: main[split] for split in SPLITS.values()}
-        text["characters"] = {split: per_token * size for split, size in sizes.items()}
-        main = {"source": "own", "vocabulary": main["vocabulary"], "text": text, **sizes}
+        sizes = {key: scale[key]["tokens"] for key in SPLITS}
+    if text and not arguments.curvature:
+        sizes["curvature"] = 0
+    if arguments.scale is None:
+        with chdir(root):
+            texts = Texts(**text) if "files" in text else None
+            sizes = _fit(sizes, arguments.tokens, texts, default)
+        for key in SPLITS:
+            scale[key]["tokens"] = sizes[key] or scale[key]["tokens"]
+        blocks = sizes["evaluation"] // FEWEST, *filter(None, sizes.values())
+        shape["context"] = min(default["context"], *blocks)
+    main |= {split: sizes[key] for key, split in SPLITS.items()}
+    if text:
+        main = {key: main[key] for key in ("vocabulary", *SPLITS.values())}
+        main |= {"source": "own", "text": text}
     scale |= {"models": {"main": shape}, "corpora": {"main": main}}
     scale["regime"].pop("left_out", None)
     (scale.get("miniatures") or {}).pop("exponents", None)
@@ -186,6 +189,31 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
     names = {"names": arguments.tasks, "at_chance": [], "shots_of": {}}
     scale["tasks"] = {**scale["tasks"], **names} if arguments.tasks else None
     return scale
+
+
+def _fit(
+    sizes: Mapping[str, int], tokens: int | None, texts: Texts | None, default: Mapping[str, Any]
+) -> dict[str, int]:
+    """Return tokens of splits, fewer if texts are short. Raises `Problem` if they are too short."""
+    usual, each = sizes["evaluation"], default["text"]["characters_per_token"]
+    others = sum(sizes.values()) - usual
+    count = most = each * ((tokens or usual) + others)
+    if texts:
+        count = 0
+        for document in texts.documents():
+            count += len(document)
+            if count >= most:
+                break
+        least = default["shortest"]
+        if tokens:
+            least = max(least, each * (tokens + min(others, tokens * others // usual)))
+        if count < least:
+            mend = f"give {least:,} or more" + (", or lower --tokens" if tokens else "")
+            raise Problem(f"--text has {count:,} characters without blank lines; {mend}")
+    available = count // each
+    evaluation = tokens or min(usual, usual * available // (usual + others))
+    rest = min(others, available - evaluation)
+    return {key: size * rest // others for key, size in sizes.items()} | {"evaluation": evaluation}
 
 
 def _text(place: str, root: Path) -> dict[str, Any]:
@@ -197,10 +225,9 @@ def _text(place: str, root: Path) -> dict[str, Any]:
         return {"dataset": {"path": named[1], "revision": named[2]}}
     folder, name = (path, None) if path.is_dir() else (path.parent, path.name)
     files = folders.listed(folder, lambda each: name in (None, each))
-    top, about = _relative(folder, root), {"files": [asdict(each) for each in files]}
-    if any(each.name.endswith(TABLES) for each in files):
-        return {**about, "dataset": {"path": f"./{top}", "data_files": name}}
-    return {**about, "folder": top}
+    top, tables = _relative(folder, root), [each for each in files if each.name.endswith(TABLES)]
+    about = {"folder": top, "files": [asdict(each) for each in tables or files]}
+    return about | ({"dataset": {"path": f"./{top}"}} if tables else {})
 
 
 def _build(plan: Plan, quantizers: list[str], profile: str | None) -> None:
@@ -233,7 +260,11 @@ def _report(plan: Plan, figure: Job) -> str:
     values = shown.pivot_table(index=key, columns="what", values="value", sort=False)
     places = shown.drop_duplicates(key).set_index(key)[["step", "tokens", "lr", "phase"]]
     errors = 100 * values.drop(columns="loss").add_suffix(" (%)")
-    numbers = places.join([values.loss, errors])
+    numbers, own = places.join([values.loss, errors]), places.loc[[RUN]].dropna(subset="step")
+    if unknown := int(own.lr.isna().sum()):
+        words += (
+            f" The learning rate of {unknown} of {len(own)} checkpoints is not known; give --lr."
+        )
     text = numbers.reset_index(0).to_string(index=False, na_rep="", float_format="{:.4g}".format)
     about = site.config.figures[FIGURE]
     picture = f"![{about.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"

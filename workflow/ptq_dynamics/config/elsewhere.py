@@ -1,13 +1,12 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
-import csv
 from collections.abc import Iterable, Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config import rates
 from ptq_dynamics.config.families import FILE, Local, Own, Remote
 from ptq_dynamics.config.releases import Public, ReleasedRevision
 from ptq_dynamics.config.scale import Scale
@@ -21,15 +20,13 @@ from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.train.timeline import Timeline
 from ptq_dynamics.train.trajectory import step_id
 
-AT_PEAK = 0.999  # share of the peak rate from which on a rate counts as the peak
 ALONE = "checkpoint"  # id of a checkpoint without a step
-Places = dict[int | None, tuple[float | None, str]]  # learning rate and phase by step
 
 
 class Elsewhere(Public):
     """Own checkpoints, with learning rate and phase by step as far as known."""
 
-    places: Places
+    places: rates.Places
     skip: bool
 
     def place(self, step: int | None) -> tuple[float | None, str]:
@@ -59,7 +56,7 @@ def settle(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dic
     """Return a scale with the models and corpora of own checkpoints, and these by name."""
     models, corpora, found = dict(scale.models), dict(scale.corpora), dict[str, Public]()
     for name, entry in own.items():
-        about = {"family": "own", "model": name, "called": ALONE, "skip": entry.skip}
+        about = {"family": "own", "model": name, "called": rates.UNKNOWN, "skip": entry.skip}
         model = entry.model
         if isinstance(entry.checkpoints, Local):
             found[name], model = _local(entry, entry.checkpoints, about)
@@ -78,8 +75,6 @@ def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, 
     ids = {path: ALONE if step is None else step_id(step) for path, step in chosen}
     states = {path: folders.state(path) for path, _ in chosen}
     seen = {path: state[folders.TOKENS] or None for path, state in states.items()}
-    rates = ((each["step"], each["learning_rate"]) for each in states[chosen[-1][0]]["log_history"])
-    history = {step: rate for step, rate in rates if rate is not None}
     found = InFolder(
         **about,
         repository=source.folder,
@@ -87,7 +82,7 @@ def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, 
             ids[path]: ReleasedRevision(step, _tokens(entry, step) or seen[path], None)
             for path, step in chosen
         },
-        places=_places(_rates(entry.rate, history), [step for _, step in chosen]),
+        places=_places(entry, states),
         files={ids[path]: (str(path.relative_to(root)), folders.files(path)) for path in ids},
         beside=folders.listed(root, is_of_tokenizer),
     )
@@ -109,7 +104,7 @@ def _remote(entry: Own, source: Remote, lock: Lock, about: dict[str, Any]) -> El
             each: ReleasedRevision(step, _tokens(entry, step), locked.get(each))
             for each, step in chosen
         },
-        places=_places(_rates(entry.rate, {}), [step for _, step in chosen]),
+        places=_places(entry, {}),
     )
 
 
@@ -158,31 +153,20 @@ def _tokens(entry: Own, step: int | None) -> int | None:
     return round(step * entry.tokens_per_step) if step and entry.tokens_per_step else None
 
 
-def _rates(rate: float | str | None, logged: dict[int, float]) -> dict[int, float]:
-    """Return learning rates by step; a constant rate stands at step 0."""
-    if not isinstance(rate, str):
-        return logged if rate is None else {0: rate}
-    try:
-        with Path(rate).open(encoding="utf-8-sig", newline="") as file:
-            found = {int(row["step"]): float(row["lr"]) for row in csv.DictReader(file)}
-        if not found or not all(map(isfinite, found.values())):
-            raise ValueError("a rate is missing or not finite")
-        return found
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise Problem(f"{rate} is not a CSV file with the columns step and lr ({error})") from None
-
-
-def _places(rates: Mapping[int, float], steps: list[int | None]) -> Places:
-    """Return learning rate, interpolated linearly, and phase by step."""
-    import numpy as np
-
-    known = sorted(rates)
-    values, found = [rates[step] for step in known], Places()
-    at_peak = [step for step in known if rates[step] >= AT_PEAK * max(values)]
-    # A cosine has its peak rate at one step only.
-    after = "cooldown" if len(at_peak) > 1 else "decay"
-    for step in (each for each in steps if known and each is not None):
-        phase = "stable" if step <= at_peak[-1] or len(known) == 1 else after
-        phase = "warmup" if step < at_peak[0] else phase
-        found[step] = float(np.interp(step, known, values)), phase
-    return found
+def _places(entry: Own, states: Mapping[Path, Mapping[str, Any]]) -> rates.Places:
+    """Return rate and phase by step, from the entry or the `states` of a Trainer."""
+    steps = [step for _, step in measured(entry) if step is not None]
+    if isinstance(entry.rate, str):
+        return rates.places(rates.in_table(entry.rate, steps))
+    if entry.rate is not None:
+        return {step: (entry.rate, "stable") for step in steps}
+    known = dict[int, float]()
+    for path, state in reversed([*states.items()]):
+        # What an earlier checkpoint logged was written by its version.
+        known |= rates.logged(
+            state, str(folders.json_object(path / CONFIG).get("transformers_version"))
+        )
+    if isinstance(source := entry.checkpoints, Local):
+        folder = Path(source.folder).resolve()
+        known |= rates.scheduled(folders.checkpoints(folder, source.step))
+    return rates.places(known)

@@ -153,9 +153,9 @@ class Remote(Strict):
 
 class Own(Strict):
     """Own checkpoints. The learning `rate` is a number, or a CSV file with the columns step and lr,
-    or else that of the last trainer_state.json. One checkpoint in `every` is measured, besides the
-    last, or the `last` ones. With `skip`, matrices that a quantizer does not support stay in full
-    precision. A missing `model` is read from the first checkpoint of a folder."""
+    or else that of scheduler.pt and trainer_state.json. One checkpoint in `every` is measured,
+    besides the last, or the `last` ones. With `skip`, matrices that a quantizer does not support
+    stay in full precision. A missing `model` is read from the first checkpoint of a folder."""
 
     checkpoints: Local | Remote
     tokens_per_step: Tokens | None = None

@@ -30,19 +30,30 @@ def dtype(vocabulary: int) -> np.dtype:
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 
-def deal(
-    documents: Iterable[str], characters: Mapping[Split, float], rest: bool = True
-) -> dict[Split, list[str]]:
+def deal(documents: Iterable[str], characters: Mapping[Split, float]) -> dict[Split, list[str]]:
     """Give documents to each held-out split until it has its characters; the rest goes to train."""
     dealt: dict[Split, list[str]] = {name: [] for name in SPLITS}
     counts = dict.fromkeys(SPLITS, 0)
     for text in documents:
         name: Split = next((name for name in HELD_OUT if counts[name] < characters[name]), "train")
-        if name == "train" and not rest:
-            break
         dealt[name].append(text)
         counts[name] += len(text)
     return dealt
+
+
+def cut(
+    documents: Iterable[np.ndarray], sizes: Mapping[Split, int]
+) -> dict[Split, list[np.ndarray]]:
+    """Return consecutive splits of documents as tokens, [n] each, as far as there are tokens. The
+    rest of the last document of a split begins the next one."""
+    parts: dict[Split, list[np.ndarray]] = {name: [] for name in sizes}
+    texts, rest = filter(len, documents), np.empty(0)
+    for name, size in sizes.items():
+        while size and len(rest := rest if len(rest) else next(texts, rest)):
+            part, rest = rest[:size], rest[size:]
+            parts[name].append(part)
+            size -= len(part)
+    return parts
 
 
 def encode(

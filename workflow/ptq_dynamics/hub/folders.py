@@ -15,7 +15,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub.files import is_pickled, is_small, is_weights
 
 STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
-STEP, TOKENS = "global_step", "num_input_tokens_seen"  # its entries
+STEP, TOKENS, BEST = "global_step", "num_input_tokens_seen", "best_global_step"  # its entries
 # Subfolders with the model at the end of a run.
 FINAL = re.compile(r"(^|[-_])(final|last|latest)$")
 CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx")  # its names in transformers
@@ -125,10 +125,12 @@ def final_step(folder: Path) -> int | None:
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """Return `global_step`, `num_input_tokens_seen` and `log_history` of trainer_state.json.
-    Numbers that are missing or invalid are None; entries without a step are left out."""
+    """Return `global_step`, `num_input_tokens_seen` and `log_history` of trainer_state.json, and
+    `best_global_step` where it has that. Numbers that are missing or invalid are None; entries
+    without a step are left out."""
     content = json_object(folder / STATE)
     found: dict[str, Any] = {key: _count(content.get(key)) for key in (STEP, TOKENS)}
+    found |= {key: _count(content[key]) for key in (BEST,) if key in content}
     logged = content.get("log_history")
     found["log_history"] = [
         {**each, "step": step, "learning_rate": _number(each.get("learning_rate"))}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -34,10 +35,18 @@ class DatasetSource(Strict):
     field: str = "text"
     skip: Annotated[int, Field(ge=0)] = 0
 
+    @property
+    def place(self) -> str:
+        """The name of the data set, or the path of its file or folder."""
+        local = Path(self.path, self.data_files or "").resolve()
+        return str(local) if self.path.startswith(LOCAL) else self.path
+
     def open(self) -> Any:
         """Return the rows as a `datasets.IterableDataset`."""
-        from datasets import load_dataset
+        from datasets import load_dataset, logging
 
+        # It logs what it raises as well.
+        logging.set_verbosity(logging.CRITICAL)
         about = self.model_dump(exclude={"field", "skip"})
         with self._readable():
             return load_dataset(**about, split="train", streaming=True).skip(self.skip)
@@ -45,11 +54,11 @@ class DatasetSource(Strict):
     def texts(self, documents: Any) -> Iterator[str]:
         """Yield the text of each row."""
         with self._readable():
-            for row in documents:
+            for number, row in enumerate(documents, start=self.skip + 1):
                 if not isinstance(row.get(self.field), str):
                     raise Problem(
-                        f"data set {self.path} has a row whose {self.field!r} is no text; set "
-                        f"field (there are: {', '.join(row)})"
+                        f"row {number:,} of data set {self.place} has no text in {self.field!r}; "
+                        f"correct it, or set field (there are: {', '.join(row)})"
                     )
                 yield row[self.field]
 
@@ -58,10 +67,10 @@ class DatasetSource(Strict):
         try:
             yield
         except (OSError, ValueError, RuntimeError) as error:
-            raise Problem(
-                f"data set {self.path} cannot be read: {' '.join(str(error).split())}; run the "
-                "same command again to resume"
-            ) from error
+            is_local = self.path.startswith(LOCAL)
+            mend = "correct it" if is_local else "run the same command again to resume"
+            why = " ".join(str(error).split())
+            raise Problem(f"data set {self.place} cannot be read: {why}; {mend}") from error
 
 
 class DatasetsCorpus(WholeCorpus):

@@ -1,12 +1,17 @@
 """Held-out text in the tokens of a checkpoint's tokenizer."""
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from ptq_dynamics.base.fields import Count, Strict
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
-from ptq_dynamics.corpus.sources import SplitTexts, WholeCorpus
+from ptq_dynamics.corpus.sources import WholeCorpus
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus, DatasetSource, load_tokenizer
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.engine.context import Context
@@ -15,31 +20,49 @@ from ptq_dynamics.hub.folders import LocalFile
 
 
 class Texts(Strict):
-    """Paragraphs of text `files`, or documents of a data set, dealt by `characters` of splits."""
+    """Paragraphs of text `files`, or documents of a data set: of tables among `files`, or else of
+    the hub."""
 
     folder: str = ""
     files: tuple[LocalFile, ...] = ()
     dataset: DatasetSource | None = None
-    characters: dict[splits.Split, Count]
 
     def documents(self) -> Iterator[str]:
-        """Yield the documents."""
-        if self.dataset is not None:
+        """Yield the documents; raise `Problem` for text that is not UTF-8."""
+        if self.dataset is not None and not self.files:
             yield from self.dataset.texts(self.dataset.open())
-        for path in (Path(self.folder, each.name) for each in self.files if not self.dataset):
-            text = path.read_text(encoding="utf-8", errors="replace")
-            yield from (f"{each.strip()}\n" for each in text.split("\n\n") if each.strip())
+        for name in (each.name for each in self.files if each.size):
+            path = Path(self.folder, name)
+            text = "" if path.suffix == ".parquet" else read(path)
+            if self.dataset is None:
+                yield from (f"{each.strip()}\n" for each in text.split("\n\n") if each.strip())
+            else:
+                table = self.dataset.model_copy(update={"data_files": name})
+                yield from table.texts(table.open())
 
-    def split_texts(self) -> SplitTexts:
-        """Return the documents of each held-out split."""
-        return splits.deal(self.documents(), self.characters, rest=False)
+
+def read(path: Path) -> str:
+    """Return the text of a file without its byte-order mark; raise `Problem` if it is not UTF-8."""
+    data = path.read_bytes()
+    try:
+        text, wrong = data.decode("utf-8"), len(data)
+    except UnicodeDecodeError as error:
+        text, wrong = "", error.start
+    # Text in UTF-16 without a byte-order mark may be valid UTF-8, but with zeros.
+    wrong = min(wrong, len(data) if (zero := data.find(b"\0")) < 0 else zero)
+    if wrong < len(data):
+        is_wide = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or not data[wrong]
+        why = "is UTF-16 or no text" if is_wide else "is not UTF-8"
+        raise Problem(f"{path.resolve()} {why} (byte {wrong:,}); save it as UTF-8, or move it away")
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 class OwnCorpus(WholeCorpus):
-    """Held-out splits of some text; train is empty."""
+    """Held-out splits of some text; train is empty, and probe where no curvature is measured."""
 
     source: Literal["own"]
     train: Literal[0] = 0
+    probe: Annotated[int, Field(ge=0)]
     vocabulary: Count
     text: EmbeddedCorpus | DatasetsCorpus | Texts
 
@@ -62,5 +85,18 @@ class OwnCorpus(WholeCorpus):
         place = str(next(map(checkpoint.file, names)).parent)
         tokenizer = load_tokenizer(place, "main", self.vocabulary)
         tokenizer.save_pretrained(context.out / "tokenizer")
-        texts = {**self.text.split_texts(), "train": ()}
-        return self.write_splits(context.out, tokenizer.backend_tokenizer, texts)
+        encoder, dtype = tokenizer.backend_tokenizer, splits.dtype(self.vocabulary)
+        if not isinstance(self.text, Texts):
+            texts = {**self.text.split_texts(), "train": ()}
+            return self.write_splits(context.out, encoder, texts)
+        encoded = splits.encode(encoder, self.text.documents(), dtype)
+        sizes = self.sizes
+        parts = splits.cut(chain.from_iterable(encoded), sizes)
+        count, needed = sum(map(len, chain(*parts.values()))), sum(sizes.values())
+        if count < needed:
+            lacking = f"has {count:,} tokens, but {needed:,} are required"
+            raise Problem(f"the text of --text {lacking}; add text, or lower --tokens")
+        counts = dict[str, int]()
+        for name, part in parts.items():
+            counts[name] = splits.write(context.out, name, [part], sizes[name])
+        return splits.facts(context.out, dtype, counts)

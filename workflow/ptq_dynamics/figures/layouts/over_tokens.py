@@ -113,6 +113,7 @@ def _described(data: Any, quantizer: str) -> str:
     said = f"{called}: the error is {_percent(last, final)} at the end"
     if len(mine) > 1:
         when = f"over the last {len(stable)} at the peak rate" if len(stable) else "at first"
+        when += " before the first decay" if len(stable) and "restart" in {*mine.phase} else ""
         said = f"{called}: the error is {_percent(level, error)} {when}"
         said += f", and {_percent(last, final)} at the end"
         # A ratio to a level near zero has no meaning.

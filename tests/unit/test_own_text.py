@@ -1,0 +1,113 @@
+"""Text of one's own: what is refused, and splits that take exactly the tokens they need."""
+
+import gzip
+import json
+from codecs import BOM_UTF8
+from dataclasses import asdict
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus.sources.embedded import train_tokenizer
+from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.hub import folders
+from transformers import PreTrainedTokenizerFast
+
+LINE = "Some wörds, and more.\n"
+ROWS = "\n".join(json.dumps({"text": LINE}) for _ in range(9))
+LATIN, WIDE = LINE.encode("latin-1"), "is UTF-16 or no text"
+# Not UTF-8, although arrow takes the bytes for text.
+BROKEN = pa.Array.from_buffers(pa.string(), 1, pa.array([LATIN]).buffers())
+
+
+def parquet(column):
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.table({"text": column}), buffer)
+    return buffer.getvalue().to_pybytes()
+
+
+def texts(folder, name):
+    folder.mkdir(exist_ok=True)
+    files = [asdict(each) for each in folders.listed(folder, name.__eq__)]
+    table = {"dataset": {"path": f"{folder}"}} if name.endswith(("jsonl", "parquet")) else {}
+    return Texts(folder=str(folder), files=files, **table)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("a.txt", LATIN, "a.txt is not UTF-8 (byte 6)"),
+        ("a.txt", BOM_UTF8 + LATIN, "a.txt is not UTF-8 (byte 9)"),
+        ("a.txt", LINE.encode("utf-16"), f"a.txt {WIDE} (byte 0)"),
+        ("a.txt", LINE.encode("utf-16-le"), f"a.txt {WIDE} (byte 1)"),
+        ("a.txt", "слова и слова".encode("utf-16-le"), f"a.txt {WIDE} (byte 11)"),
+        ("a.txt.gz", gzip.compress(LINE.encode()), "a.txt.gz is not UTF-8 (byte 1)"),
+        ("a.jsonl", ROWS.encode() + b'\n{"text": "\xff"}', "a.jsonl is not UTF-8 (byte 379)"),
+        ("a.jsonl", ROWS.encode("utf-16"), f"a.jsonl {WIDE} (byte 0)"),
+        ("a.jsonl", f'{ROWS}\n{{"text": 3'.encode(), "a.jsonl cannot be read: "),
+        ("a.jsonl", f'{ROWS}\n{{"text": null}}'.encode(), "row 10 of data set "),
+        ("a.parquet", parquet(["a", None]), "row 2 of data set "),
+        ("a.parquet", parquet(BROKEN), "a.parquet cannot be read: 'utf-8' codec"),
+    ],
+)
+def test_text_that_cannot_be_read_is_refused_in_one_line(tmp_path, capfd, name, data, words):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(Problem) as caught:
+        list(texts(tmp_path, name).documents())
+    assert words in str(caught.value) and str(tmp_path / name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize("start", [b"", BOM_UTF8])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path, start, end):
+    (tmp_path / "a.txt").write_bytes(start + f"{LINE}\n{LINE}".replace("\n", end).encode())
+    assert list(texts(tmp_path, "a.txt").documents()) == [LINE, LINE]
+
+
+@given(st.lists(st.integers(0, 9), max_size=20), st.tuples(*[st.integers(0, 30)] * 3))
+def test_each_split_begins_where_the_last_one_ends(lengths, sizes):
+    tokens = np.arange(sum(lengths))
+    documents = np.split(tokens, np.cumsum(lengths))
+    parts = splits.cut(documents, dict(zip(splits.HELD_OUT, sizes, strict=True)))
+    held = [sum(map(len, part)) for part in parts.values()]
+    flat = [int(token) for token in chain.from_iterable(chain(*parts.values()))]
+    assert flat == tokens[: sum(held)].tolist()
+    ends = np.minimum(np.cumsum(sizes), len(tokens))
+    assert held == np.diff(ends, prepend=0).tolist()
+
+
+@pytest.mark.parametrize("between", ["\n\n", "\n\n\n\n\n", " "])
+def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path, between):
+    """In many short paragraphs, far apart, or one."""
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/a.txt").write_text(between.join(["Yes.", "Well, no."] * 200))
+    source = texts(tmp_path / "texts", "a.txt")
+    tokenizer = train_tokenizer([LINE], 300)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "checkpoint/a")
+    checkpoint = tmp_path / "checkpoint"
+    inputs = {"checkpoint": [manifest.describe(checkpoint, checkpoint / "manifest.json", {})]}
+    every = [each.ids for each in tokenizer.encode_batch_fast(list(source.documents()))]
+    flat, rest = [*chain(*every)], 700
+
+    def write(folder, validation):
+        sizes = {"validation": validation, "calibration": rest, "probe": 0}
+        corpus = OwnCorpus(source="own", vocabulary=300, text=source, **sizes)
+        (out := tmp_path / folder).mkdir()
+        found = corpus.write(Context("own", corpus, inputs, out, out, Progress("own")))
+        assert found["tokens"] == {"train": 0, **sizes}
+        return [np.fromfile(out / f"{name}.bin", "<u2").tolist() for name in splits.SPLITS]
+
+    enough = len(flat) - rest
+    assert write("enough", enough) == [[], flat[:enough], flat[enough:], []]
+    with pytest.raises(Problem, match=f"has {len(flat):,} tokens, but {len(flat) + 1:,} are req"):
+        write("less", enough + 1)
