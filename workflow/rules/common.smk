@@ -27,7 +27,7 @@ except Problem as problem:
     sys.exit(f"error: {problem}")
 
 manifest = plan.site.pattern
-RUN = "python -m ptq_dynamics.engine.run {input.spec} --devices {resources.devices}"
+RUN = "python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 
 
 def planned_by(give, *arguments, **wildcards):

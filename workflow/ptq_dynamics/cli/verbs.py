@@ -38,7 +38,7 @@ def status(arguments: Namespace) -> bool:
     """Print which results are missing or outdated, and why."""
     plan = chosen.plan(arguments)
     others = [plan.job(BY_NAME.get(each, each)) for each in arguments.also]
-    found = find(plan, [*plan.last(), *others], deep=arguments.deep)
+    found = find(plan, [*plan.last(), *others], deep=plan.site.config.choice.deep)
     rest = [each for each in found if each.state != "up to date"]
     if arguments.json:
         _print_json([asdict(each) for each in found])
