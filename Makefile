@@ -18,26 +18,29 @@ WRONG := $(firstword $(foreach each,$(filter-out $(KNOWN),$(GIVEN)),\
 ifneq ($(WRONG),)
 $(error make has no variable '$(WRONG)'; it has: $(KNOWN))
 endif
-PROFILES := $(notdir $(wildcard profiles/*))
-# Folders with the packages of profile slurm and of `make locks`.
+# A profile is a name in profiles/, or a path.
+PLACE := $(if $(PROFILE),$(shell for each in "profiles/$(PROFILE)" "$(PROFILE)"; do \
+	test ! -e "$$each" || { echo "$$each"; break; }; done))
+# Folders with the packages of profiles for SLURM and of `make locks`.
 PLUGINS := $(VENV)/slurm
 LOCKER := $(VENV)/uv
+ON_SLURM := $(if $(PLACE),$(shell grep -Erqs "^executor: *[\"']?slurm[\"']?( |$$)" "$(PLACE)" && echo $(PLUGINS)))
 # Several checkouts may share an environment.
 HERE = PYTHONPATH="workflow$(1)$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin
 PTQ = $(call HERE,)/ptq-dynamics
-CHOICE = scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true)
+CHOICE = scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep="$(DEEP)")
 BUILD = $(call HERE,)/snakemake --config $(CHOICE)
 SEND = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/snakemake \
-	--workflow-profile profiles/$(PROFILE) --config $(CHOICE),$(BUILD))
+	--workflow-profile "$(PLACE)" --config $(CHOICE),$(BUILD))
 # A full disk truncates compiled code, which Python does not repair.
 ROOM = df -Pk . | awk 'END {for (i = 2; i <= NF; i++) if ($$i ~ /^[0-9]+%$$/) exit $$(i - 1) < 51200}' || \
 	{ echo "error: less than 50 MB are left on the disk of this folder; free some space" >&2; exit 1; }
 STATUS = $(PTQ) status --scale $(SCALE) --figures "$(FIGURES)" \
-	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
+	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep "$(DEEP)")
 # $(call MADE,OTHERS,WHERE,OUTCOMES): build figures and other targets, and print where they are.
 # `status` is faster than Snakemake, and prints a wrong choice in one line.
 define MADE
-$(if $(filter-out $(PROFILES),$(PROFILE)),$(error PROFILE: no profile '$(PROFILE)'; there are: $(PROFILES)))@$(ROOM)
+$(if $(PROFILE),$(if $(PLACE),,$(error PROFILE: no profile '$(PROFILE)'; there are: $(notdir $(wildcard profiles/*)))))@$(ROOM)
 @start=$$(date +%s); end=$$($(STATUS) $(if $(1),--also $(1)) 2>&1) || case "$$end" in \
 	error:*) echo "$$end" >&2; exit 1;; \
 	*) $(if $(1),$(BUILD),$(SEND)) -- figures $(1) || exit 1; s=$$(($$(date +%s) - start)); \
@@ -65,14 +68,14 @@ endif
 .PHONY: help install figures claims report paper all costs counts bench prefetch test test-fast test-more test-slurm unit lint backends sweep chaos staleness locks release clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' "$(strip $(MAKEFILE_LIST))"
 	@echo "  SCALE=$(subst $() ,|,$(filter-out $(UNBUILT),$(SCALES))) (now $(SCALE)); never built: $(UNBUILT)"
 	@echo "  FIGURES=\"fig04 fig06\" (now $(FIGURES)), SEEDS=\"202 203\" (more seeds of headline figures)"
 	@echo "  PROFILE=slurm (on a cluster: docs/cluster.md), DEEP=1 (verify every byte of the results)"
 
 install: $(INSTALLED)  ## install the locked environment; all other targets do so by themselves
 
-figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the missing or outdated figures
+figures: $(INSTALLED) $(ON_SLURM)  ## build the missing or outdated figures
 	$(call MADE,,figures/$(SCALE)/README.md shows all figures)
 
 # With a profile, the cluster builds figures, and this machine the rest.
@@ -148,7 +151,7 @@ $(PLUGINS) $(LOCKER): $(VENV)/%: envs/%.txt | $(VENV)/bin/python
 RELEASE_SEEDS = $(or $(SEEDS),$(shell $(VENV)/bin/python -c "import yaml; \
 	print(*yaml.safe_load(open('config/scales/$(SCALE).yaml')).get('release_seeds') or ())"))
 release: $(INSTALLED)  ## build, audit and write the released files of SCALE, from a clean commit
-	@test -z "$$(git status --porcelain)" || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
+	@edits=$$(git status --porcelain) && test -z "$$edits" || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
 	@$(MAKE) --no-print-directory all SEEDS="$(RELEASE_SEEDS)"
 	@$(PTQ) audit --scale $(SCALE)
 	@$(PTQ) release --scale $(SCALE) --figures "$(FIGURES)" $(if $(RELEASE_SEEDS),--more-seeds "$(RELEASE_SEEDS)")
@@ -157,6 +160,8 @@ release: $(INSTALLED)  ## build, audit and write the released files of SCALE, fr
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: $(PYTHON) is older than 3.11; set PYTHON=python3.x" >&2; exit 1; }
+	@case "$$PWD" in *[\"\`\$$\\{}:]*) echo "error: pip cannot install into a folder with one of \" \` $$ \\ { } : in its path;" \
+		"move $$PWD" >&2; exit 1;; esac
 	@$(ROOM)
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from contextlib import contextmanager
 from fractions import Fraction
 from subprocess import run
@@ -18,7 +19,7 @@ from ptq_dynamics.base.fields import Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.controlled import RATES
 from ptq_dynamics.config import TYPES, load, read_yaml, schema
-from ptq_dynamics.config.loading import expand
+from ptq_dynamics.config.loading import Choice, expand
 from ptq_dynamics.graph import Plan
 from pydantic import TypeAdapter, ValidationError
 from support import MAKE, ROOT, edit_yaml, figure, python
@@ -431,6 +432,47 @@ def test_the_help_of_a_verb_shows_an_example_that_is_taken(verb, capsys):
 def test_make_refuses_what_would_change_nothing(words, said):
     done = run([*MAKE, "-n", "figures", words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "is_deep"),
+    [("0", False), ("no", False), ("False", False), ("off", False), ("1", True), ("yes", True)],
+)
+def test_a_switch_is_on_or_off_by_its_value(value, is_deep):
+    said = run([*MAKE, "-n", "figures", f"DEEP={value}"], cwd=ROOT, capture_output=True, text=True)
+    assert f'--deep "{value}"' in said.stdout and f'deep="{value}"' in said.stdout
+    assert Choice(scale="smoke", seed=1, figures="all", deep=value).deep is is_deep
+
+
+def test_a_value_that_is_neither_on_nor_off_is_one_line():
+    words = ["status", "--scale", "smoke", "--figures", "fig04", "--deep", "perhaps"]
+    done = python(["-m", "ptq_dynamics.cli", *words], ROOT, {"PYTHONPATH": "workflow"})
+    assert done.returncode and done.stderr == "error: DEEP is 'perhaps': must be true or false\n"
+    said = run([*MAKE, "-n", "figures", "DEEP="], cwd=ROOT, capture_output=True, text=True).stdout
+    assert "deep" not in said
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "profile.v9+.yaml"])
+@pytest.mark.parametrize(("executor", "is_slurm"), [("slurm", True), ("slurm-other", False)])
+def test_a_profile_for_slurm_gets_its_packages_by_what_it_says(tmp_path, name, executor, is_slurm):
+    """Under any name, and anywhere."""
+    lab = tmp_path / "it's a lab"
+    lab.mkdir()
+    (lab / name).write_text(f"jobs: 9\nexecutor: {executor}  # ours\n")
+    venv = tmp_path / "venv"
+    words = [f"PROFILE={lab}", f"VENV={venv}"]
+    said = run([*MAKE, "-n", "figures", *words], cwd=ROOT, capture_output=True, text=True).stdout
+    assert f'--workflow-profile "{lab}"' in said
+    assert (f"--target {venv}/slurm" in said) is is_slurm
+
+
+@pytest.mark.parametrize("name", ["a $HOME", 'a "quote"', "a:b", "a {x}", "a `b`", "a\\b"])
+def test_make_refuses_a_place_in_which_pip_writes_broken_programs(tmp_path, name):
+    (tmp_path / name).mkdir()
+    command = [*MAKE, ".venv/bin/python", f"PYTHON={sys.executable}"]
+    done = run(command, cwd=tmp_path / name, capture_output=True, text=True)
+    assert done.returncode and "error: pip cannot install into a folder with" in done.stderr
+    assert not (tmp_path / name / ".venv").exists()
 
 
 def test_the_help_of_make_fits_a_terminal():

@@ -129,6 +129,7 @@ WRONG = [
     ("--tokens 1", "--tokens must be 256 or more"),
     ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
     ("--methods int8 --bits 4", "--bits 4 fits no given method"),
+    ("--profile slrm", "--profile: no profile 'slrm'; the nearest: slurm"),
 ]
 
 

@@ -194,3 +194,15 @@ def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
     assert found[follows] > 0.8
     assert described(loss[:4], rate[:4], error[:4]) is None
     assert described(np.ones(9), rate[:9], error[:9]) is None
+
+
+def test_panels_beyond_z_have_letters_that_go_on(tmp_path):
+    quantizers = ["gptq-4bit", "gptq-3bit", "rtn-4bit", "rtn-3bit", "awq-4bit", "int8"]
+    metrics = [ERROR, LOSS, "loss_increase", "weight_mse", "output_mse"]
+    many = figure("over_tokens", {"Stable": RUNS[:1]}, quantizers, metrics=metrics)
+    many["options"] = {"quantized_losses": "beside"}
+    drawn = Drawn(tmp_path, planned(tmp_path, {"many": many}), coarse=True)
+    names = list(dict.fromkeys(drawn.table("many").panel))
+    assert names[:2] == ["a", "b"] and names[25:28] == ["z", "aa", "ab"] and len(names) == 31
+    titles = [ax.get_title() for ax in drawn.picture("many").axes]
+    assert any(title.startswith("(ab) ") for title in titles)

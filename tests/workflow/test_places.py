@@ -40,6 +40,7 @@ def test_a_build_in_a_folder_with_spaces_without_git_and_home(built, tmp_path):
     done = project.snakemake(targets=("figures",))
     said = done.stdout + done.stderr
     assert "fig04: done in" in said and said.count(": done in ") == 1, said
+    assert "records of this build name no commit (git says: fatal: not a git repository" in said
     for name in FIGURES:
         assert (project.folder / name).read_bytes() == (built.folder / name).read_bytes()
     record = json.loads((project.folder / "figures/smoke/fig04.record.json").read_text())
@@ -49,9 +50,11 @@ def test_a_build_in_a_folder_with_spaces_without_git_and_home(built, tmp_path):
 
 
 def test_a_build_from_another_folder_with_spaces(built, tmp_path):
-    project, folder = Project.copy(tmp_path / "a copy"), tmp_path / "else where"
+    """By a profile that is given with its path, as `measure` builds."""
+    project, folder = Project.copy(tmp_path / "it's {a} c\u00f6py"), tmp_path / "else 'where'"
     folder.mkdir()
     command = [SNAKEMAKE, "-s", str(project.folder / "Snakefile"), "-d", str(folder), "-c1"]
+    command += ["--workflow-profile", str(project.folder / "profiles/default")]
     own = {**HOME, "PYTHONPATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = Project(tmp_path, environment=own).process(
         [*command, "--config", "scale=smoke", "--", f"{CORPUS}/manifest.json"]

@@ -138,3 +138,23 @@ def test_an_audit_names_commits_that_the_branch_lacks(repository):
     said = repository.process(audit)
     assert said.returncode == 1 and "names commit" in said.stdout, said.stdout + said.stderr
     assert said.stdout.endswith("remove the records and build again\n")
+
+
+def test_an_audit_of_a_shallow_clone_counts_the_commits_that_it_cannot_know(repository, tmp_path):
+    results, pictures = folders("smoke")
+    if not (repository.folder / results / SUMS).exists():
+        assert command(repository, "release").returncode == 0
+    (repository.folder / "README.md").write_text("A third version.")
+    amend = ["-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-qm", "D", "README.md"]
+    assert repository.process(["git", *amend]).returncode == 0
+    clone = Project(tmp_path / "clone")
+    depth = ["--depth", "1", repository.folder.as_uri(), str(clone.folder)]
+    assert repository.process(["git", "clone", "-q", *depth]).returncode == 0
+    for place in (results, pictures):
+        shutil.copytree(repository.folder / place, clone.folder / place)
+    audit = [sys.executable, "-m", "ptq_dynamics.cli", "audit", "--scale", "smoke"]
+    said = clone.process(audit)
+    assert said.returncode == 0, said.stdout + said.stderr
+    last = said.stdout.splitlines()[-1]
+    assert last.startswith("all else is well; commits of records that cannot be verified: 1 (")
+    assert last.endswith("the history is shallow; run git fetch --unshallow)")

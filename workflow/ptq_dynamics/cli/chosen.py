@@ -31,7 +31,7 @@ def _choice(given: Mapping[str, str | None]) -> dict[str, Any]:
 
 def plan(arguments: argparse.Namespace) -> Plan:
     """Return the plan of the chosen configuration."""
-    names = ("scale", "figures", "more_seeds")
+    names = ("scale", "figures", "more_seeds", "deep")
     choice = _choice({name: getattr(arguments, name, None) for name in names})
     return planned(choice, FOLDER, Path(os.path.relpath(checkout.ROOT)))
 
@@ -43,13 +43,21 @@ def write(file: Path, content: Any) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def build(folder: Path, targets: Iterable[str], profile: str | None = None) -> None:
-    """Build the project in a folder; raises `Problem` if the build fails."""
+def profile(name: str) -> Path:
+    """Return the place of a Snakemake profile, by its name in profiles/ or by a path."""
+    own = checkout.ROOT / "profiles"
+    places = [each for each in (own / name, Path(name)) if each.exists()]
+    config.require("--profile", "profile", [] if places else [name], sorted(os.listdir(own)))
+    return places[0].absolute()
+
+
+def build(folder: Path, targets: Iterable[str], profile: Path) -> None:
+    """Build the project in a folder under a profile; raises `Problem` if the build fails."""
     snakemake = str(Path(sys.executable).with_name("snakemake"))
-    command = [snakemake, "-s", str(checkout.ROOT / "Snakefile"), "--workflow-profile"]
-    command += [str(checkout.ROOT / "profiles" / (profile or "default")), "--", *targets]
+    command = [snakemake, "-s", str(checkout.ROOT / "Snakefile")]
+    command += ["--workflow-profile", str(profile), "--", *targets]
     environment = {**os.environ, **checkout.environment()}
-    if profile:  # its packages are in a folder of its name
-        environment["PYTHONPATH"] += f"{os.pathsep}{checkout.ROOT / '.venv' / profile}"
+    if profile.name != "default":  # it may need the packages for SLURM
+        environment["PYTHONPATH"] += f"{os.pathsep}{checkout.ROOT / '.venv/slurm'}"
     if subprocess.call(command, cwd=folder, env=environment):
         raise Problem("the build failed (see above); to resume it, run the same command again")

@@ -43,6 +43,7 @@ SPLITS = {"evaluation": "validation", "calibration": "calibration", "curvature":
 
 def measure(arguments: Namespace) -> bool:
     """Measure missing or outdated checkpoints, and print the finding."""
+    profile = chosen.profile(arguments.profile)
     out = arguments.out or Path("own", Path(arguments.place).resolve().name)
     _write(arguments, out / "config")
     with chdir(out):
@@ -56,7 +57,7 @@ def measure(arguments: Namespace) -> bool:
         each = f"each in {', '.join(quantizers)}, on {tokens:,} tokens"
         print(f"{len(points)} checkpoints of {about}, {each}")
         if any(each.state != "up to date" for each in find(plan, plan.last())):
-            _build(plan, quantizers, arguments.profile)
+            _build(plan, quantizers, profile)
         print(f"\n{_report(plan, figure)}\n")
     print(f"written: {out / REPORT}, {out / plan.site.results / MEASUREMENTS}")
     return True
@@ -230,7 +231,7 @@ def _text(place: str, root: Path) -> dict[str, Any]:
     return about | ({"dataset": {"path": f"./{top}"}} if tables else {})
 
 
-def _build(plan: Plan, quantizers: list[str], profile: str | None) -> None:
+def _build(plan: Plan, quantizers: list[str], profile: Path) -> None:
     """Build the first checkpoint, print an estimate of the time, and build the rest."""
     first, seed = next(iter(plan.site.timeline.shards(RUN))), plan.measuring.seed(RUN)
     jobs = [plan.measuring.measure(RUN, each, first, seed) for each in quantizers]

@@ -29,7 +29,7 @@ def sweep(arguments: Namespace) -> bool:
     table = folder.with_suffix(".csv")
     plans = {name: prepare(folder / name, asked, each) for name, each in asked.candidates.items()}
     for name, plan in plans.items():
-        chosen.build(folder / name, ["figures"])
+        chosen.build(folder / name, ["figures"], chosen.profile("default"))
         found = measurements.read(folder / name / plan.site.results / MEASUREMENTS)
         row = {"candidate": name, **_numbers(plan, asked)}
         found = found[found.seed == asked.seed]

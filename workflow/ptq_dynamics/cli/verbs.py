@@ -39,7 +39,7 @@ def status(arguments: Namespace) -> bool:
     """Print which results are missing or outdated, and why."""
     plan = chosen.plan(arguments)
     others = [plan.job(BY_NAME.get(each, each)) for each in arguments.also]
-    found = find(plan, [*plan.last(), *others], deep=arguments.deep)
+    found = find(plan, [*plan.last(), *others], deep=plan.site.config.choice.deep)
     for each in (each for each in found if each.state == "up to date"):
         sweep(plan.site.made[each.manifest].paths)
     pictures = Path(plan.site.pictures)
@@ -153,19 +153,27 @@ def audit(arguments: Namespace) -> bool:
         print(f"rebuilt {len(again)} results; {len(again) - len(causes[other])} are identical")
         for note in found.notes:
             print(f"note: {note}")
-    sums = released.folders(scale)[0] / released.SUMS
+    places = released.folders(scale)
+    sums = places[0] / released.SUMS
     if sums.is_file():
         print(f"compared the released files with {sums}")
-        causes["restore the released files with git checkout"] = [*released.wrong(scale)]
+        restore = f"remove these files, then run git checkout {places[0]} {places[1]}"
+        causes[restore] = [*released.wrong(scale)]
     elif not causes:
         raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
     lost = "merge the branch that has the commit, or remove the records and build again"
-    causes[lost] = [*released.unreachable(scale, archive.every)]
+    unknown, gap = released.unreachable(scale, archive.every)
+    causes[lost] = [] if gap else unknown
+    unsure = f"commits of records that cannot be verified: {len(unknown)} ({gap})"
+    unsure *= bool(gap and unknown)
     wrong = [line for lines in causes.values() for line in lines]
     for line in wrong:
         print(f"wrong: {line}")
     remedy = next((words for words, lines in causes.items() if lines), "")
-    print(f"problems: {len(wrong)}; {remedy}" if wrong else "all is well")
+    if wrong and unsure:
+        print(f"note: {unsure}")
+    well = f"all else is well; {unsure}" if unsure else "all is well"
+    print(f"problems: {len(wrong)}; {remedy}" if wrong else well)
     return not wrong
 
 

@@ -18,6 +18,7 @@ MESSAGES = {
     "model_attributes_type": "must be a mapping",
     "tuple_type": "must be a list",
     "int_parsing": "must be an integer",
+    "bool_parsing": "must be true or false",
     "too_short": "must have at least {min_length} entries",
     "union_tag_invalid": "must be one of {expected_tags}",
 }

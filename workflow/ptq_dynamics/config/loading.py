@@ -125,7 +125,7 @@ TYPES: dict[str, Any] = {**_OTHERS, **_PARTS, "runs": Runs}
 # Files directly in the folder config/.
 FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name not in ("scale", "sweep")]
 # Variables of `make` by the key of a choice.
-BY_MAKE = {"scale": "SCALE", "figures": "FIGURES", "more_seeds": "SEEDS"}
+BY_MAKE = {"scale": "SCALE", "figures": "FIGURES", "more_seeds": "SEEDS", "deep": "DEEP"}
 
 
 def scales(folder: Path = Path("config")) -> list[str]:

@@ -173,12 +173,13 @@ class Requests(Strict):
 
 class Keep(Strict):
     """The weights that remain after all jobs that read them. A job that needs dropped weights later
-    repeats their job. The states of a run are dropped with the first weights."""
+    repeats their job. The states of a run are dropped with the first weights. Only measured
+    checkpoints are quantized."""
 
     train: Literal["all", "measured", "none"] = "all"
     fetch: Literal["all", "none"] = "all"
     average: Literal["all", "measured", "none"] = "all"
-    quantize: Literal["all", "measured", "none"] = "all"
+    quantize: Literal["all", "none"] = "all"
 
 
 class Scale(Strict):

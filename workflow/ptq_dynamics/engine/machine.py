@@ -11,7 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")  # flags of processors, the widest first
@@ -115,35 +117,53 @@ def device() -> Device:
 
 @cache
 def commit(*more: str, root: Path = ROOT) -> Git | None:
-    """Return the commit of the code at the first call, or None if the code is in no repository.
+    """Return the commit of the code at the first call, or None if there is none."""
+    with suppress(Problem):
+        return read_commit(*more, root=root)
+    return None
+
+
+def read_commit(*more: str, root: Path = ROOT) -> Git:
+    """Return the commit of the code; `Problem` if git is missing or the code is in no repository.
     Edits count in `READ` and `more`; untracked files, if they are code or configuration."""
     listing = ("status", "--porcelain", "-z", "-uall", "--no-renames", "--", *READ, *more)
-    try:
-        _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
-        found, tree = _git(root, "rev-parse", "HEAD", "HEAD^{tree}").split()
-        changes = [each for each in _git(root, *listing).split("\0") if each]
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    _require_tracked(root)
+    found, tree = _git(root, "rev-parse", "HEAD", "HEAD^{tree}").split()
+    changes = [each for each in _git(root, *listing).split("\0") if each]
     edited = [each[3:] for each in changes if each[:2] != "??" or each.endswith(CODE)]
     return Git(found, bool(edited), tuple(edited[:5]), tree)
 
 
-def history() -> set[str]:
-    """Return the commits up to HEAD, and their trees; none in a shallow clone."""
-    with suppress(OSError, subprocess.CalledProcessError):
-        if _git(ROOT, "rev-parse", "--is-shallow-repository").strip() == "false":
-            return {*_git(ROOT, "log", "--format=%H %T").split()}
-    return set()
+def history(root: Path = ROOT) -> tuple[set[str], str]:
+    """Return the commits up to HEAD with their trees, and why commits may be missing, if so."""
+    try:
+        _require_tracked(root)
+        known = {*_git(root, "log", "--format=%H %T").split()}
+        is_whole = _git(root, "rev-parse", "--is-shallow-repository").strip() == "false"
+    except Problem as problem:
+        return set(), str(problem)
+    return known, "" if is_whole else "the history is shallow; run git fetch --unshallow"
+
+
+def _require_tracked(root: Path) -> None:
+    """Raise `Problem` if the code is in no repository, or in one that does not have it."""
+    _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
 
 
 def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
+    # Whoever runs this code trusts its folder, so that may belong to another user.
+    command = ["git", "--no-optional-locks", "-c", f"safe.directory={root}", "-C", str(root)]
     # The variables of a git hook name another repository.
     known = os.environ.items()
     own = {n: v for n, v in known if not n.startswith("GIT_") or n.startswith("GIT_CONFIG")}
-    return subprocess.check_output(
-        command, env={**own, "LC_ALL": "C"}, stderr=subprocess.DEVNULL, text=True, errors="replace"
-    )
+    how: dict[str, Any] = {"env": {**own, "LC_ALL": "C"}, "text": True, "errors": "replace"}
+    try:
+        done = subprocess.run([*command, *arguments], capture_output=True, **how)
+    except OSError as error:
+        raise Problem(f"git cannot be run: {error.strerror}") from None
+    if done.returncode:
+        raise Problem(f"git says: {' '.join(done.stderr.split())}")
+    return str(done.stdout)
 
 
 def versions(modules: Iterable[str], distributions: Iterable[str] = ()) -> dict[str, str]:

@@ -54,7 +54,7 @@ class Sheet:
 
     def add(self, panel: Panel, *parts: pd.DataFrame) -> None:
         """Add a panel with its points, and with the learning rate if it has a right axis."""
-        name = ascii_lowercase[len(self.panels)]
+        name = letters(len(self.panels))
         self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
         place = {"panel": name, "x_axis": panel.x, "y_axis": panel.y}
         for part in parts:
@@ -170,6 +170,12 @@ class Sheet:
         first, last = places.min(), places.max()
         both = [(n, t) for n, t in self.data.trunks.items() if n in first and t in last]
         return {trunk for name, trunk in both if first[name] >= last[trunk]}
+
+
+def letters(number: int) -> str:
+    """Return the name of a panel by its number: a to z, aa to az, ba and so on."""
+    before, last = divmod(number, len(ascii_lowercase))
+    return (letters(before - 1) if before else "") + ascii_lowercase[last]
 
 
 def columned(table: pd.DataFrame) -> pd.DataFrame:

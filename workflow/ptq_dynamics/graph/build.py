@@ -1,10 +1,10 @@
 """The steps of a build around its jobs: checks, the warm process, captions, dropped weights."""
 
 import os
-import re
 import signal
 import sys
 import threading
+from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure, require
-from ptq_dynamics.engine import checkout, lease, manifest, run, specification, warm
+from ptq_dynamics.engine import checkout, lease, machine, manifest, run, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST, RECORD
 from ptq_dynamics.figures.settings import FINDING, TABLE
 from ptq_dynamics.graph import Plan
@@ -37,10 +37,12 @@ def prepare(sources: Path, *, is_main: bool) -> None:
         run.end_at_once()
         # Snakemake ignores a profile that does not exist.
         places = (Path(), Path("profiles"), sources / "profiles")
-        for name in re.findall(r"--workflow-profile[ =](\S+)", " ".join(sys.argv)):
-            if name != "none" and not any((each / name).exists() for each in places):
-                known = [f"profiles/{each.name}" for each in places[-1].iterdir()]
-                require("--workflow-profile", "profile", [name], known)
+        parser = ArgumentParser(add_help=False)
+        parser.add_argument("--workflow-profile", default="none")
+        name = parser.parse_known_args()[0].workflow_profile
+        if name != "none" and not any((each / name).exists() for each in places):
+            known = [f"profiles/{each.name}" for each in places[-1].iterdir()]
+            require("--workflow-profile", "profile", [name], known)
 
 
 def begin(plan: Plan, *, local: bool) -> None:
@@ -52,6 +54,10 @@ def begin(plan: Plan, *, local: bool) -> None:
     # Snakemake handles Ctrl-C while jobs run.
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        machine.read_commit()
+    except Problem as problem:
+        print(f"note: records of this build name no commit ({problem})", file=sys.stderr)
     if local:
         os.environ[lease.SHARED] = str(plan.site.config.scale.jobs_per_device)
     if local and scale.warm and len(plan.site.stale) >= MANY:

@@ -86,13 +86,14 @@ def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
         named = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))["version"]
         if named != __version__:
             raise Problem(f"{name} has version {named}, and the package has {__version__}; edit it")
-    now = machine.commit(".")
-    if now is None or now.dirty:
+    if machine.read_commit(".").dirty:
         raise Problem("the working tree is no clean commit; commit its edits, then release")
-    known = machine.history()
+    known, gap = machine.history()
+    if gap:
+        raise Problem(f"commits of records cannot be verified: {gap}, then release")
     for place in (job.paths.record for job in jobs):
         git = record.read(place).git
-        if git is None or git.dirty or (known and git.commit not in known):
+        if git is None or git.dirty or git.commit not in known:
             raise Problem(f"{place} names no clean commit of this branch; remove it, then make all")
 
 
@@ -127,13 +128,17 @@ def wrong(scale: str) -> Iterator[str]:
         yield f"{name} is missing, not listed in {place}, or differs from its listed digest"
 
 
-def unreachable(scale: str, built: Iterable[Result]) -> Iterator[str]:
-    """Yield a line for each commit in a scale's records that the branch lacks, also by tree."""
+def unreachable(scale: str, built: Iterable[Result]) -> tuple[list[str], str]:
+    """Return a line for each commit in a scale's records that is not known here, nor its tree, and
+    why the branch may have it all the same, if so."""
     kept = Archive(folders(scale), [folders(scale)[0] / RELEASE]).every
-    known, named = machine.history(), {each.record.git: each.place for each in (*kept, *built)}
-    for git, place in named.items() if known else ():
-        if git and not known & {git.commit, git.tree}:
-            yield f"{place} names commit {git.commit}; the branch lacks this commit and its tree"
+    named = {each.record.git: each.place for each in (*kept, *built)}
+    known, gap = machine.history()
+    return [
+        f"{place} names commit {git.commit}; the branch lacks this commit and its tree"
+        for git, place in named.items()
+        if git and not known & {git.commit, git.tree}
+    ], gap
 
 
 def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding]]:

@@ -1,0 +1,93 @@
+"""What git tells of a checkout: shallow, of another user, with other line ends, or no clone."""
+
+import os
+import re
+import shutil
+from contextlib import chdir
+from subprocess import run
+
+import pytest
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import machine
+from ptq_dynamics.provenance import released
+from support import ROOT
+
+PACKAGE = "workflow/ptq_dynamics/__init__.py"
+
+
+def git(folder, *arguments):
+    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    done = run(["git", *who, *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A repository with three commits."""
+    folder = tmp_path / "a clone"
+    (folder / PACKAGE).parent.mkdir(parents=True)
+    git(folder, "init", "-q")
+    for text in ("one", "two", "three"):
+        (folder / PACKAGE).write_text(text)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", text)
+    return folder
+
+
+def test_released_files_have_their_bytes_whatever_the_user_sets_for_line_ends(tmp_path):
+    if not (ROOT / ".git").exists():
+        pytest.skip("these files are in no clone")
+    options = ["-c", "core.autocrlf=true", "-c", "core.eol=crlf", "-c", "advice.detachedHead=false"]
+    git(ROOT, "clone", "-q", "--shared", *options, str(ROOT), str(tmp_path / "clone"))
+    with chdir(tmp_path / "clone"):
+        sums = (path.parent.name for path in ROOT.glob(f"results/reference/*/{released.SUMS}"))
+        scales = [name for name in sums if (ROOT / f"config/scales/{name}.yaml").exists()]
+        assert scales and [line for scale in scales for line in released.wrong(scale)] == []
+        assert b"\r" not in (tmp_path / "clone/Makefile").read_bytes()
+        assert git(tmp_path / "clone", "status", "--porcelain") == ""
+
+
+def test_a_shallow_history_is_told_from_a_complete_one(clone, tmp_path):
+    commits = {*git(clone, "log", "--format=%H %T").split()}
+    assert machine.history(clone) == (commits, "")
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), str(shallow))
+    known, gap = machine.history(shallow)
+    assert known == {*git(clone, "log", "-1", "--format=%H %T").split()}
+    assert gap.endswith("run git fetch --unshallow")
+    git(shallow, "fetch", "-q", "--unshallow")
+    assert machine.history(shallow) == (commits, "")
+
+
+def test_the_commit_of_a_clone_that_another_user_owns_is_read(clone):
+    if os.getuid():
+        pytest.skip("only root can give files away")
+    head = git(clone, "rev-parse", "HEAD").strip()
+    run(["chown", "-R", "12345", str(clone)], check=True)
+    # Users and containers have no exceptions of their own.
+    plain = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    done = run(["git", "status"], cwd=clone, env=os.environ | plain, capture_output=True, text=True)
+    assert "safe.directory" in done.stderr
+    assert machine.read_commit(root=clone).commit == head
+    assert len(machine.history(clone)[0]) == 6
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda at: shutil.rmtree(at / ".git"), "git says: fatal: not a git repository"),
+        (lambda at: (at / ".git/HEAD").write_text("x"), "git says: fatal: not a git repository"),
+        # An archive that was unpacked inside another repository.
+        (lambda at: git(at, "rm", "-q", "--cached", PACKAGE), "did not match any file"),
+        (lambda at: os.environ.update(PATH="/nowhere"), "git cannot be run: No such file"),
+    ],
+)
+def test_why_no_commit_is_known_is_one_line(clone, monkeypatch, harm, words):
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    harm(clone)
+    with pytest.raises(Problem, match=re.escape(words)) as caught:
+        machine.read_commit(root=clone)
+    assert "\n" not in str(caught.value)
+    assert machine.commit.__wrapped__(root=clone) is None
+    assert machine.history(clone) == (set(), str(caught.value))
