@@ -193,3 +193,40 @@ def test_tools_quantize_the_families_that_they_define(
         found = {name: (errors[name], others[name]) for name in errors}
         worse = {n: e for n, e in found.items() if e[0]["output_mse"] >= e[1]["output_mse"]}
         assert not worse, (folder.name, worse)
+
+
+# Run in AutoGPTQ's environment: the logits of checkpoints, as transformers 4 loads them.
+LOGITS = """
+import sys, torch
+from pathlib import Path
+from safetensors.torch import save_file
+from worker import load
+for folder in map(Path, sys.argv[1:]):
+    with torch.no_grad():
+        logits = load(folder, [folder.name]).forward(torch.arange(32)[None]).logits
+    save_file({"logits": logits}, folder / "logits")
+"""
+
+
+def test_the_environment_of_autogptq_loads_models_as_the_main_one_does(built: Path, tmp_path: Path):
+    """With rotary settings that are the defaults of neither."""
+    rope = {"rope_theta": 500.0, "partial_rotary_factor": 0.5}
+    linear = {"rope_theta": 500.0, "rope_type": "linear", "factor": 4.0}
+    settings = {"llama": {**OTHERS["llama"], "rope_parameters": linear}}
+    settings |= {"gpt_neox": {"rope_parameters": {"rope_type": "default", **rope}}}
+    expected = {}
+    for kind, own in settings.items():
+        torch.manual_seed(7)
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SHAPE | own))
+        for each in model.parameters():
+            torch.nn.init.normal_(each, std=0.2)
+        model.save_pretrained(tmp_path / kind)
+        with torch.no_grad():
+            expected[kind] = model.eval()(torch.arange(32)[None]).logits
+    python = environment.python(manifest.read(built / "envs/autogptq/manifest.json"))
+    foreign = ROOT / "workflow/ptq_dynamics/quantize/foreign"
+    command = [str(python), "-c", LOGITS, *(str(tmp_path / kind) for kind in settings)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(foreign)}, check=True)
+    for kind, logits in expected.items():
+        theirs = load_file(tmp_path / kind / "logits")["logits"]
+        assert (theirs - logits).abs().max() < 1e-3 * logits.abs().max(), kind

@@ -40,10 +40,10 @@ def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
         for group in context.settings.groups
     ]
     text = (
-        f"GPTQ backends on {len(losses)} checkpoints of {context.name}: of two backends with equal "
-        f"settings, at least {agreement['mean'].min():.2%} of the integer codes are equal, and "
-        f"losses differ by at most {max(gaps):.1g} nats.\n\nMean losses, by quantizers that name "
-        f"the settings:\n\n```\n{pd.DataFrame(means).to_string(na_rep='-')}\n```\n\n"
+        f"GPTQ backends on {len(losses)} checkpoints of {context.name}: with equal settings, at "
+        f"least {100 * agreement['mean'].min():.6g} % of integer codes agree, in the mean over "
+        f"layers; losses differ by up to {max(gaps):.2g} nats.\n\nMean losses, by quantizers that "
+        f"name the settings:\n\n```\n{pd.DataFrame(means).to_string(na_rep='-')}\n```\n\n"
         "Largest difference of losses, share of equal integer codes over layers, and how many "
         f"layers differ how:\n\n```\n{agreement.to_string()}\n```\n\n{DIFFERENCES}"
     )

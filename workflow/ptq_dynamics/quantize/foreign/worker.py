@@ -98,14 +98,12 @@ def by_autogptq(settings: Settings, device: str, source: Path, calibration: Any)
     On a CPU, this goes around the library's own check for CUDA."""
     from auto_gptq import BaseQuantizeConfig
     from auto_gptq.modeling import GPTQ_CAUSAL_LM_MODEL_MAP, _base
-    from transformers import AutoModelForCausalLM
 
     if device == "cpu":
         # The library's from_pretrained refuses a machine without CUDA, and its loop moves layers to
         # this device. The arithmetic is plain PyTorch.
         _base.CUDA_0 = torch.device("cpu")
         torch.cuda.synchronize = lambda device=None: None
-    about = configuration(source, GPTQ_CAUSAL_LM_MODEL_MAP)
     config = BaseQuantizeConfig(
         bits=settings.bits,
         group_size=settings.group_size,
@@ -114,33 +112,19 @@ def by_autogptq(settings: Settings, device: str, source: Path, calibration: Any)
         static_groups=settings.static_groups,
         sym=settings.symmetric,
         true_sequential=settings.true_sequential,
-        is_marlin_format=False,
     )
-    found: Any = AutoModelForCausalLM.from_pretrained(
-        source, config=about, torch_dtype=torch.float32, output_loading_info=True
-    )
-    model, loaded = found
-    if missing := loaded["missing_keys"]:
-        raise JobError(f"{source} has no {missing[0]}, which transformers 4 asks for")
-    kind = GPTQ_CAUSAL_LM_MODEL_MAP[about.model_type]
-    wrapped = kind(model.eval().to(device), quantized=False, quantize_config=config)
-    wrapped.quantize(
-        calibration,
-        batch_size=settings.batch_size,
-        use_triton=False,
-        use_cuda_fp16=False,
-        autotune_warmup_after_quantized=False,
-        cache_examples_on_gpu=True,
-    )
+    model = load(source, GPTQ_CAUSAL_LM_MODEL_MAP).to(device)
+    kind = GPTQ_CAUSAL_LM_MODEL_MAP[model.config.model_type]
+    wrapped = kind(model, quantized=False, quantize_config=config)
+    wrapped.quantize(calibration, batch_size=settings.batch_size, use_cuda_fp16=False)
     # The library raises an error if a Hessian cannot be inverted.
     return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
 
 
-def configuration(source: Path, known: Any) -> Any:
-    """Return a checkpoint's configuration for transformers 4 of AutoGPTQ.
-    Transformers 4 would ignore `rope_parameters`, in which transformers 5 writes rotary settings.
-    """
-    from transformers import CONFIG_MAPPING
+def load(source: Path, known: Any) -> Any:
+    """Load a checkpoint of transformers 5, of one of the `known` types, with transformers 4.
+    This version would ignore `rope_parameters`, and would draw weights of unknown names."""
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
     entries = json.loads((source / "config.json").read_text(encoding="utf-8"))
     if (kind := entries.pop("model_type")) not in known:
@@ -153,7 +137,16 @@ def configuration(source: Path, known: Any) -> Any:
         entries["partial_rotary_factor"] = entries["rotary_pct"] = factor
     if rope.get("rope_type", "default") != "default":
         entries["rope_scaling"] = rope
-    return CONFIG_MAPPING[kind](**entries)
+    found: Any = AutoModelForCausalLM.from_pretrained(
+        source,
+        config=CONFIG_MAPPING[kind](**entries),
+        torch_dtype=torch.float32,
+        output_loading_info=True,
+    )
+    model, loaded = found
+    if missing := loaded["missing_keys"]:
+        raise JobError(f"{source} has no {missing[0]}, which transformers 4 asks for")
+    return model.eval()
 
 
 TOOLS = {"gptqmodel": by_gptqmodel, "autogptq": by_autogptq}
