@@ -128,7 +128,7 @@ lint: $(INSTALLED)
 	@$(VENV)/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	@$(VENV)/bin/mypy
 
-backends: $(INSTALLED)  ## install GPTQModel, and compare it with llm-compressor
+backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with llm-compressor
 	@$(BUILD) -- backends
 
 sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|blocks|miniatures)

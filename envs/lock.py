@@ -17,8 +17,6 @@ PYTHON = "3.11"
 ELSEWHERE = re.compile(r"\S+ ; sys_platform == '(win32|emscripten)'")
 # What torch brings along where it is built for a GPU.
 OF_GPU = re.compile(r"(nvidia-(?!ml-py)|cuda-|triton==)")
-# Locks of their own, of which all versions are known.
-OTHERS = ("gptqmodel.txt", "slurm.txt", "uv.txt")
 
 
 def main() -> None:
@@ -30,11 +28,12 @@ def main() -> None:
     write(main, [entry for entry in found if not OF_GPU.match(entry)])
     write(cuda, [entry for entry in found if OF_GPU.match(entry)])
     write_conda(main)
-    for name in OTHERS:
+    # Of all other locks, all versions are known.
+    for lock in sorted({*HERE.glob("*.txt")} - {main, cuda}):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-            file.write("\n".join(versions(HERE / name)))
+            file.write("\n".join(versions(lock)))
             file.flush()
-            write(HERE / name, compiled(["--no-deps", file.name], ""))
+            write(lock, compiled(["--no-deps", file.name], ""))
 
 
 def compiled(arguments: list[str], constraints: str) -> list[str]:

@@ -1,10 +1,12 @@
 """Environments of tools: a failed installation costs nothing that was installed before."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.quantize import environment
 from support import plan
@@ -61,6 +63,39 @@ def test_what_is_installed_stays_until_another_is_published(install, capfd):
     assert second != first and installed() == [second.parent.parent.name]
 
 
-def test_a_result_depends_on_the_script_that_runs_there():
-    job = plan("smoke").measuring.measure("wsd-3e-3", "gptqmodel-4bit", "all", 100)
+@pytest.mark.parametrize("quantizer", ["gptqmodel-4bit", "autogptq-4bit"])
+def test_a_result_depends_on_the_script_that_runs_there(quantizer):
+    job = plan("smoke").measuring.measure("wsd-3e-3", quantizer, "all", 100)
     assert "quantize.foreign.worker" in job.code.modules
+
+
+def test_a_tool_with_wheels_for_another_python_is_installed_by_it_or_uv(
+    tmp_path, monkeypatch, workspace
+):
+    settings = workspace.plan.job("environment", tool="autogptq").spec["settings"]
+    assert settings["python"] == "3.11"
+    # This Python stands for a version that nothing has.
+    asked = environment.EnvironmentSettings(**settings | {"python": "3.99"})
+    context = Context("autogptq", asked, {}, tmp_path, tmp_path, Progress("test"))
+    programs, folder = tmp_path / "programs", tmp_path / "environment"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+
+    def provide(program: str, code: str) -> None:
+        (programs / program).write_text(f"#!/bin/sh\n{code}\n")
+        (programs / program).chmod(0o755)
+
+    venv = f'exec {sys.executable} -m venv --without-pip "$4"'
+    with pytest.raises(
+        Problem, match=r"needs Python 3\.99, .* install python3\.99 with venv, or uv"
+    ):
+        environment._create(folder, context)
+    # A shim of pyenv, without that version behind it.
+    provide("python3.99", "exit 127")
+    provide("uv", f'test "$3" = --python=3.99 && {venv}')
+    environment._create(folder, context)
+    assert (folder / "bin/python").exists()
+    provide("uv", "exit 1")
+    provide("python3.99", venv)
+    environment._create(folder, context)
+    assert (folder / "bin/python").exists()

@@ -17,7 +17,7 @@ PACKAGES = dict(LINES["Packages"])
 # By name, whether on some systems or versions of Python alone.
 PINNED = dict(re.findall(r"^([\w.-]+)==\S+( ;)?", (ROOT / "envs/main.txt").read_text(), re.M))
 # In environments of their own (see quantize/foreign/).
-FOREIGN = {"gptqmodel", "snakemake_executor_plugin_slurm"}
+FOREIGN = {"gptqmodel", "auto_gptq", "snakemake_executor_plugin_slurm"}
 
 
 def plain(name):

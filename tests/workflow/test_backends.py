@@ -1,4 +1,4 @@
-"""GPTQModel in an environment of its own, against llm-compressor, at scale smoke."""
+"""GPTQModel and AutoGPTQ in their environments, against llm-compressor, at scale smoke."""
 
 import os
 import shutil
@@ -18,21 +18,21 @@ from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.gptq import Gptq
-from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
+from ptq_dynamics.quantize.tool import ForeignGptq
 from safetensors.torch import load_file
 from support import ROOT, Workspace, plan
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 TRAJECTORY = "wsd-3e-3"
 PLAN = plan("smoke", seed=201)
-STATIC = [f"gptqmodel-{bits}bit-static" for bits in (3, 4)]
+STATIC = [f"{tool}-{bits}bit-static" for tool in ("gptqmodel", "autogptq") for bits in (3, 4)]
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the environment was installed and both backends compared."""
+    """A folder in which both environments were installed and all backends compared."""
     folder = tmp_path_factory.mktemp("backends")
     command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
     command += ["--directory", str(folder), "--config", "scale=smoke", "seed=201", "--"]
@@ -55,6 +55,15 @@ def test_the_backends_agree_on_the_integer_codes_and_differences_are_explained(b
     beyond = codes[(codes["moved_columns"] == 0) & (codes["largest_difference"] > 2)]
     assert beyond.empty, f"neither rounding nor another order explains:\n{beyond.head()}"
     assert ((codes["equal_codes"] == 1) == (codes["largest_difference"] == 0)).all()
+    pairs = codes.groupby(["first", "second"]).size()
+    assert len(pairs) == 8 and ("gptqmodel-3bit", "autogptq-3bit") in pairs
+    losses = pd.read_csv(built / "results/smoke/backends/models.csv").pivot(
+        index="checkpoint_id", columns="quantizer", values="loss"
+    )
+    for first, second in pairs.index:
+        assert (losses[first] - losses[second]).abs().max() < 1e-4, (first, second)
+    header = (built / "results/smoke/backends/table.md").read_text().splitlines()[5]
+    assert header.split() == ["llm-compressor", "GPTQModel", "AutoGPTQ"]
 
 
 # Run in GPTQModel's environment: the weights of checkpoints as the tool itself reads them.
@@ -112,15 +121,16 @@ def test_layer_outputs_are_no_worse_than_rounding(built: Path, quantizer: str):
     assert (mean["output_relative"] <= mean["output_relative_rtn"]).all(), f"{quantizer}:\n{mean}"
 
 
-def by_tool(built: Path, tmp_path: Path, folders: list[Path], calibration: Calibration):
+def by_tool(built: Path, tmp_path: Path, tool: str, folders: list[Path], calibration: Calibration):
     """What llm-compressor makes of each checkpoint, with 4 bits and groups of 32 columns; and what
     the tool's script does."""
     grid = {"bits": 4, "group_size": 32, "symmetric": True, "damping": 0.05}
     llm = Gptq(method="gptq", **grid, activation_order="static", block_size=128)
     ours = [llm.quantize(folder, calibration).weights for folder in folders]
-    extra = {"static_groups": True, "damping_increment": 0.01, "true_sequential": True, "mse": 0}
-    kind = GptqModel(method="gptqmodel", **grid, **extra, activation_order=True)
-    inputs = {"environment": [manifest.read(built / "envs/gptqmodel/manifest.json")]}
+    kind: ForeignGptq = PLAN.site.config.quantizers[f"{tool}-4bit"].model_copy(
+        update={**grid, "static_groups": True}
+    )
+    inputs = {"environment": [manifest.read(built / f"envs/{tool}/manifest.json")]}
     context = Context("test", None, inputs, tmp_path, tmp_path, Progress("test"))
     theirs = [dict(each.weights) for each in kind.each(folders, calibration, context)]
     return zip(ours, theirs, strict=True)
@@ -134,12 +144,13 @@ def assert_equal_first(ours, theirs, layers):
         assert gap < 1e-3 * ours[layer].abs().max(), (layer, gap)
 
 
-def test_documents_of_any_length_count_without_filling(built: Path, tmp_path: Path):
+@pytest.mark.parametrize("tool", ["gptqmodel", "autogptq"])
+def test_documents_of_any_length_count_without_filling(built: Path, tmp_path: Path, tool: str):
     checkpoint = sorted(built.glob(f"results/smoke/train/{TRAJECTORY}/**/config.json"))[-1].parent
     table = torch.randint(320, (64, 32), generator=torch.Generator().manual_seed(1))
     for row, sequence in enumerate(table):
         sequence[11 + row % 22 :] = tokens.FILLING
-    ((ours, theirs),) = by_tool(built, tmp_path, [checkpoint], Calibration(table, 16))
+    ((ours, theirs),) = by_tool(built, tmp_path, tool, [checkpoint], Calibration(table, 16))
     assert_equal_first(ours, theirs, ("attention.query_key_value", "mlp.dense_h_to_4h"))
 
 
@@ -158,17 +169,20 @@ OTHERS = {
 }
 
 
-def test_gptqmodel_quantizes_every_familys_class(built: Path, tmp_path: Path):
+@pytest.mark.parametrize(("tool", "families"), [("gptqmodel", OTHERS), ("autogptq", ["llama"])])
+def test_tools_quantize_the_families_that_they_define(
+    built: Path, tmp_path: Path, tool: str, families: list[str]
+):
     torch.manual_seed(5)
     (tokenizer,) = built.glob("results/smoke/corpus/main/tokenizer")
     calibration = Calibration(torch.randint(320, (64, 32)), 16)
-    models, folders = list[PreTrainedModel](), [tmp_path / family for family in OTHERS]
+    models, folders = list[PreTrainedModel](), [tmp_path / family for family in families]
     for folder in folders:
         about = AutoConfig.for_model(folder.name, **SHAPE, **OTHERS[folder.name])
         models.append(AutoModelForCausalLM.from_config(about))
         models[-1].save_pretrained(folder)
         shutil.copytree(tokenizer, folder, dirs_exist_ok=True)
-    made = by_tool(built, tmp_path, folders, calibration)
+    made = by_tool(built, tmp_path, tool, folders, calibration)
     for folder, model, (ours, theirs) in zip(folders, models, made, strict=True):
         assert len(theirs) == (12 if folder.name == "apertus" else 14)
         assert_equal_first(ours, theirs, [f"layers.0.self_attn.{part}_proj" for part in "qkv"])
@@ -179,3 +193,40 @@ def test_gptqmodel_quantizes_every_familys_class(built: Path, tmp_path: Path):
         found = {name: (errors[name], others[name]) for name in errors}
         worse = {n: e for n, e in found.items() if e[0]["output_mse"] >= e[1]["output_mse"]}
         assert not worse, (folder.name, worse)
+
+
+# Run in AutoGPTQ's environment: the logits of checkpoints, as transformers 4 loads them.
+LOGITS = """
+import sys, torch
+from pathlib import Path
+from safetensors.torch import save_file
+from worker import load
+for folder in map(Path, sys.argv[1:]):
+    with torch.no_grad():
+        logits = load(folder, [folder.name]).forward(torch.arange(32)[None]).logits
+    save_file({"logits": logits}, folder / "logits")
+"""
+
+
+def test_the_environment_of_autogptq_loads_models_as_the_main_one_does(built: Path, tmp_path: Path):
+    """With rotary settings that are the defaults of neither."""
+    rope = {"rope_theta": 500.0, "partial_rotary_factor": 0.5}
+    linear = {"rope_theta": 500.0, "rope_type": "linear", "factor": 4.0}
+    settings = {"llama": {**OTHERS["llama"], "rope_parameters": linear}}
+    settings |= {"gpt_neox": {"rope_parameters": {"rope_type": "default", **rope}}}
+    expected = {}
+    for kind, own in settings.items():
+        torch.manual_seed(7)
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SHAPE | own))
+        for each in model.parameters():
+            torch.nn.init.normal_(each, std=0.2)
+        model.save_pretrained(tmp_path / kind)
+        with torch.no_grad():
+            expected[kind] = model.eval()(torch.arange(32)[None]).logits
+    python = environment.python(manifest.read(built / "envs/autogptq/manifest.json"))
+    foreign = ROOT / "workflow/ptq_dynamics/quantize/foreign"
+    command = [str(python), "-c", LOGITS, *(str(tmp_path / kind) for kind in settings)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(foreign)}, check=True)
+    for kind, logits in expected.items():
+        theirs = load_file(tmp_path / kind / "logits")["logits"]
+        assert (theirs - logits).abs().max() < 1e-3 * logits.abs().max(), kind

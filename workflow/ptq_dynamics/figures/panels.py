@@ -20,6 +20,7 @@ from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.places import RIGHT
 from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups, rounded
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
+from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.train.trajectory import Trajectory
 
 # Columns of the tables of all figures; docs/results.md describes them.
@@ -30,7 +31,6 @@ HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
 FEW = 5  # curves, for the legend of which half a text column has room
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 MOST = 5  # columns of the legend
-BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel"}
 FAINT = 0.4  # opacity of what is neither an end nor a level
 # The height of a spike over the highest median of neighbours, and the number of neighbours.
 SPIKE, NEIGHBOURS = 1.5, 9

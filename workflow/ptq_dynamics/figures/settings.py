@@ -111,7 +111,7 @@ QUANTIZED: dict[str, Words] = {
     names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {}),
 }
 # Labels of methods; others are their names in capitals.
-METHODS = {"gptqmodel": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}
+METHODS = {"gptqmodel": "GPTQ", "autogptq": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}
 
 
 def call(quantizers: Iterable[Shown]) -> dict[str, str]:

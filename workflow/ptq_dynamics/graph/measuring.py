@@ -15,7 +15,7 @@ from ptq_dynamics.measure.tasks.harness import HarnessSettings
 from ptq_dynamics.measure.tasks.made import MadeSettings
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
-from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
+from ptq_dynamics.quantize.tool import ForeignGptq
 
 
 class Measuring(Planner):
@@ -196,12 +196,14 @@ class Measuring(Planner):
     @cache
     def _tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
         """Return the manifest of the environment that a quantizer needs, by label."""
-        if not isinstance(kind, GptqModel):
+        if not isinstance(kind, ForeignGptq):
             return {}
         tool, lock, root = kind.method, f"envs/{kind.method}.txt", self.site.root
         # The other file locks the CUDA libraries of torch.
         digest = environment.digest(root / lock, root / "envs/cuda.txt")
-        settings = environment.EnvironmentSettings(lock=lock, folder=f"envs/{tool}", digest=digest)
+        settings = environment.EnvironmentSettings(
+            lock=lock, folder=f"envs/{tool}", digest=digest, python=kind.python
+        )
         job = self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
         return {"environment": [job.manifest]}
 

@@ -24,17 +24,27 @@ DIFFERENCES = """\
 
 
 def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
-    """Write the agreement of codes by layer, losses by model, and a table of their means."""
+    """Write the agreement of codes by layer, losses by model, and a table of both."""
     codes, models = pd.DataFrame(_codes(context)), _models(context)
     codes.to_csv(context.out / CODES, index=False)
     models.to_csv(context.out / MODELS, index=False)
-    means = models.groupby(names.QUANTIZER, sort=False)[[names.LOSS, names.OUTPUT_RELATIVE]].mean()
+    losses = models.pivot(index=names.CHECKPOINT, columns=names.QUANTIZER, values=names.LOSS)
     pairs = codes.astype({"difference": pd.CategoricalDtype(KINDS)}).groupby(PAIR, sort=False)
     counts = pairs["difference"].value_counts().unstack("difference")[KINDS]
     agreement = pairs["equal_codes"].agg(["mean", "min"]).join(counts)
+    gaps = [(losses[first] - losses[second]).abs().max() for first, second in agreement.index]
+    agreement.insert(0, "loss", gaps)
+    columns = {each.quantizer: names.BACKENDS.get(each.method) for each in context.settings.series}
+    means = [
+        pd.Series({columns[each]: losses[each].mean() for each in group}, name=group[0])
+        for group in context.settings.groups
+    ]
     text = (
-        f"GPTQ backends on {models.step.nunique()} checkpoints of {context.name}\n\n"
-        f"```\n{means.to_string()}\n```\n\nShare of equal integer codes over layers, and how many "
+        f"GPTQ backends on {len(losses)} checkpoints of {context.name}: with equal settings, at "
+        f"least {100 * agreement['mean'].min():.6g} % of integer codes agree, in the mean over "
+        f"layers; losses differ by up to {max(gaps):.2g} nats.\n\nMean losses, by quantizers that "
+        f"name the settings:\n\n```\n{pd.DataFrame(means).to_string(na_rep='-')}\n```\n\n"
+        "Largest difference of losses, share of equal integer codes over layers, and how many "
         f"layers differ how:\n\n```\n{agreement.to_string()}\n```\n\n{DIFFERENCES}"
     )
     (context.out / TABLE).write_text(text)

@@ -4,6 +4,9 @@ from typing import Final, Literal
 
 FULL_PRECISION = "fp"  # quantizer and method of full-precision weights
 
+# Libraries of GPTQ, by method.
+BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel", "autogptq": "AutoGPTQ"}
+
 LOSSES = "losses.safetensors"  # loss of every block, by checkpoint id
 LAYERS = "layers.csv"  # errors of quantized layers, by checkpoint id
 OUTCOMES = "outcomes.safetensors"  # 0 or 1 for every document, by task and checkpoint id

@@ -124,15 +124,17 @@ def _compressed(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
     return Grid(bits, codes, scales, zeros)
 
 
-def gptq(tensors: dict[str, Tensor], bits: int) -> dict[str, Grid]:
-    """Return the layers in the format of GPTQModel, and remove their entries from `tensors`."""
-    return {name: _gptq(name, tensors, bits) for name in _with(tensors, ".qweight")}
+def gptq(tensors: dict[str, Tensor], bits: int, less: int = 0) -> dict[str, Grid]:
+    """Return the layers in the format of GPTQModel, and remove their entries from `tensors`.
+    AutoGPTQ packs zero points `less` 1."""
+    return {name: _gptq(name, tensors, bits, less) for name in _with(tensors, ".qweight")}
 
 
-def _gptq(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
+def _gptq(name: str, tensors: dict[str, Tensor], bits: int, less: int) -> Grid:
     columns, scales = tensors.pop(f"{name}.g_idx"), tensors.pop(f"{name}.scales").T.float()
     shape = torch.Size([len(scales), len(columns)])
     codes = unpack_from_int32(tensors.pop(f"{name}.qweight").T, bits, shape)
     zeros = unpack_from_int32(tensors.pop(f"{name}.qzeros").T, bits, scales.shape, packed_dim=0)
+    zeros += less
     grid = Grid(bits, codes, scales, zeros if zeros.any() else None)
     return grid if torch.equal(columns, grid.groups()) else replace(grid, columns=columns)

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ COMMENT = re.compile(r"^ *#.*\n", re.MULTILINE)
 
 
 class EnvironmentSettings(Strict):
-    """The lock file `lock` with its `digest`, and the `folder` of the environment."""
+    """The lock file `lock` with its `digest`, the `folder` of the environment, and the version of
+    its `python`, or None for that of the main environment."""
 
     lock: str
     folder: str
     digest: str
+    python: str | None
 
 
 def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
@@ -39,7 +42,7 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     context.progress.say(f"installing {lock.name} (minutes, once)")
     # The published result may use a complete environment, so pip repairs it in place.
     if not (folder / COMPLETE).exists():
-        _call([sys.executable, "-m", "venv", "--clear", str(folder)], context)
+        _create(folder, context)
     _call([python, str(INSTALL), str(lock)], context)
     (folder / COMPLETE).touch()
     (context.out / "packages.txt").write_text(_call([python, "-m", "pip", "freeze"], context))
@@ -62,9 +65,31 @@ def digest(*locks: Path) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _create(folder: Path, context: Context[EnvironmentSettings]) -> None:
+    """Create an empty environment; raise `Problem` if no program can make one with its Python."""
+    version, venv = context.settings.python, ["-m", "venv", "--clear"]
+    if version in (None, "{}.{}".format(*sys.version_info)):
+        _call([sys.executable, *venv, str(folder)], context)
+        return
+    for maker in ([f"python{version}", *venv], ["uv", "venv", "--seed", f"--python={version}"]):
+        if shutil.which(maker[0]):
+            # A shim of pyenv fails where another version is chosen.
+            with suppress(Problem):
+                shutil.rmtree(folder, ignore_errors=True)
+                _call([*maker, str(folder)], context)
+                return
+    raise Problem(
+        f"the environment of {context.name} needs Python {version}, because its packages have no "
+        f"wheels for other versions; install python{version} with venv, or uv, or leave out its "
+        "quantizers"
+    )
+
+
 def _call(command: list[str], context: Context[Any]) -> str:
     # A PYTHONPATH of the main environment would hide the packages of this one.
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # AutoGPTQ has wheels for Linux alone, and needs a compiler for unused kernels without this.
+    variables["BUILD_CUDA_EXT"] = "0"
     done = processes.run(command, variables)
     if context.progress.log is not None:
         context.progress.log.write(done.stderr)

@@ -1,4 +1,4 @@
-"""Quantize checkpoints with GPTQModel (section 3): `ENVPYTHON worker.py request.json`.
+"""Quantize checkpoints with GPTQModel (section 3) or AutoGPTQ: `ENVPYTHON worker.py request.json`.
 
 The worker runs inside the locked environment of the library and imports nothing of the package.
 Equal OMP_NUM_THREADS give equal bytes."""
@@ -15,6 +15,8 @@ os.environ["GPTQMODEL_CPU_WORKERS"] = "2"
 # Optional kernels need a compiler, and results must not depend on whether one is installed.
 os.environ["GPTQMODEL_DISABLE_PACK_EXT"] = "1"
 os.environ["GPTQMODEL_DISABLE_GPTQ_CUDA"] = "1"
+# With this variable, AutoGPTQ writes intermediate values into weights.
+os.environ.pop("DEBUG", None)
 
 import numpy as np
 import torch
@@ -27,7 +29,7 @@ class JobError(Exception):
     """An invalid request; the message names the setting or the layer."""
 
 
-def quantize(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
+def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
     """Quantize a checkpoint with explicit settings; return the model and its report."""
     from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
     from gptqmodel.models.auto import MODEL_MAP, SUPPORTED_MODELS, check_and_get_model_definition
@@ -91,8 +93,68 @@ def quantize(settings: Settings, device: str, source: Path, calibration: Any) ->
     return wrapped.model, {"fallback_layers": fallback, "raised_damping": raised}
 
 
+def by_autogptq(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
+    """Quantize a checkpoint with explicit settings; return the model and its report.
+    On a CPU, this goes around the library's own check for CUDA."""
+    from auto_gptq import BaseQuantizeConfig
+    from auto_gptq.modeling import GPTQ_CAUSAL_LM_MODEL_MAP, _base
+
+    if device == "cpu":
+        # The library's from_pretrained refuses a machine without CUDA, and its loop moves layers to
+        # this device. The arithmetic is plain PyTorch.
+        _base.CUDA_0 = torch.device("cpu")
+        torch.cuda.synchronize = lambda device=None: None
+    config = BaseQuantizeConfig(
+        bits=settings.bits,
+        group_size=settings.group_size,
+        damp_percent=settings.damping,
+        desc_act=settings.activation_order,
+        static_groups=settings.static_groups,
+        sym=settings.symmetric,
+        true_sequential=settings.true_sequential,
+    )
+    model = load(source, GPTQ_CAUSAL_LM_MODEL_MAP).to(device)
+    kind = GPTQ_CAUSAL_LM_MODEL_MAP[model.config.model_type]
+    wrapped = kind(model, quantized=False, quantize_config=config)
+    wrapped.quantize(calibration, batch_size=settings.batch_size, use_cuda_fp16=False)
+    # The library raises an error if a Hessian cannot be inverted.
+    return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
+
+
+def load(source: Path, known: Any) -> Any:
+    """Load a checkpoint of transformers 5, of one of the `known` types, with transformers 4.
+    This version would ignore `rope_parameters`, and would draw weights of unknown names."""
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    entries = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    if (kind := entries.pop("model_type")) not in known:
+        raise JobError(f"architecture: {kind} is not one of {', '.join(known)}")
+    rope = dict(entries.pop("rope_parameters", None) or {})
+    if "rope_theta" in rope:
+        entries["rope_theta"] = entries["rotary_emb_base"] = rope.pop("rope_theta")
+    if "partial_rotary_factor" in rope:
+        factor = rope.pop("partial_rotary_factor")
+        entries["partial_rotary_factor"] = entries["rotary_pct"] = factor
+    if rope.get("rope_type", "default") != "default":
+        entries["rope_scaling"] = rope
+    found: Any = AutoModelForCausalLM.from_pretrained(
+        source,
+        config=CONFIG_MAPPING[kind](**entries),
+        torch_dtype=torch.float32,
+        output_loading_info=True,
+    )
+    model, loaded = found
+    if missing := loaded["missing_keys"]:
+        raise JobError(f"{source} has no {missing[0]}, which transformers 4 asks for")
+    return model.eval()
+
+
+TOOLS = {"gptqmodel": by_gptqmodel, "autogptq": by_autogptq}
+
+
 def run(request: dict[str, Any]) -> None:
     """Quantize all checkpoints of a request."""
+    quantize = TOOLS[request["tool"]]
     # Short sequences are padded with -1.
     rows = [torch.from_numpy(row[row >= 0]) for row in np.load(request["calibration"])]
     calibration = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]

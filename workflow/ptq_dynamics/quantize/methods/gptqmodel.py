@@ -1,83 +1,15 @@
-"""GPTQ through GPTQModel, the tool of the paper, which `foreign/worker.py` runs in its own
-environment."""
+"""GPTQ through GPTQModel, the tool of the paper."""
 
-import json
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ptq_dynamics.base.fields import Rate
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import processes
-from ptq_dynamics.engine.context import Context
-from ptq_dynamics.quantize import environment
-from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
-
-SCRIPT = Path(__file__).parents[1] / "foreign/worker.py"
+from ptq_dynamics.quantize.tool import ForeignGptq
 
 
-class GptqModel(Calibrated, Grouped):
+class GptqModel(ForeignGptq):
     """GPTQ with every setting of GPTQModel that affects the result."""
 
-    scripts: ClassVar[tuple[str, ...]] = ("quantize.foreign.worker",)
-
     method: Literal["gptqmodel"]
-    bits: Literal[2, 3, 4, 8]
-    symmetric: bool
-    activation_order: bool
-    static_groups: bool
-    damping: Rate
     damping_increment: Annotated[float, Field(ge=0)]
-    true_sequential: bool
     mse: Annotated[float, Field(ge=0)]
-
-    def each(
-        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
-    ) -> Iterator[Quantized]:
-        """Quantize all checkpoints in one process, which imports the library once."""
-        import numpy as np
-
-        from ptq_dynamics import models
-
-        scratch = context.scratch.resolve()
-        targets = [scratch / f"by-tool-{number}" for number in range(len(folders))]
-        for target in targets:
-            target.mkdir(exist_ok=True)
-        tokens, request = scratch / "calibration.npy", scratch / "request.json"
-        np.save(tokens, calibration.tokens.numpy())
-        settings = self.model_dump(exclude={"method", "draw"})
-        sources = [folder.resolve() for folder in folders]
-        asked = {
-            "checkpoints": [*zip(sources, targets, strict=True)],
-            "calibration": tokens,
-            "device": models.device().type,
-            "settings": {**settings, "batch_size": calibration.together},
-        }
-        request.write_text(json.dumps(asked, default=str))
-        interpreter = environment.python(context.input("environment")).absolute()
-        done = processes.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
-        if context.progress.log is not None:
-            context.progress.log.write(done.stderr)
-        if done.returncode:
-            last = (done.stderr.splitlines() or [f"it ended with {done.returncode}"])[-1]
-            raise Problem(f"{self.method}: {last.removeprefix('error: ')}")
-        return map(self._read, targets, folders)
-
-    def _read(self, target: Path, folder: Path) -> Quantized:
-        from safetensors.torch import load_file
-
-        from ptq_dynamics.models import packed
-        from ptq_dynamics.quantize.storage import on_grids
-
-        report = json.loads((target / "report.json").read_text(encoding="utf-8"))
-        if layers := report["fallback_layers"]:
-            raise Problem(
-                f"GPTQModel rounded {', '.join(layers)} of {folder} to nearest, because the "
-                "Hessian cannot be inverted; raise damping or the calibration set"
-            )
-        found = on_grids(packed.gptq(load_file(target / "weights.safetensors"), self.bits))
-        return replace(found, raised_damping=report["raised_damping"])
