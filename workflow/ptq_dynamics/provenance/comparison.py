@@ -10,7 +10,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import specification
 from ptq_dynamics.measure import measurements, names
 from ptq_dynamics.measure.measurements import KEY
-from ptq_dynamics.provenance.archive import RELEASE, Archive, Result
+from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.provenance.state import shortened
 
 EQUAL, WITHIN, DIFFERENT = "equal", "within tolerance", "different"
@@ -55,7 +55,7 @@ def parting(one: Path, other: Path) -> str | None:
     archives = list[Archive]()
     for place in (one, other):
         folder = place if place.is_dir() else place.parent
-        archives.append(Archive([folder], [folder / RELEASE]))
+        archives.append(Archive([folder], [folder]))
         if not any(each.record.inputs for each in archives[-1].every):
             return f"{folder} has no records of jobs; the first differing job is unknown"
     theirs = {Path(path).parts[2:]: result for path, result in archives[1].results.items()}
