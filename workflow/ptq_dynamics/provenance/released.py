@@ -112,8 +112,8 @@ def pack(jobs: list[Job], folder: Path) -> Path:
     earlier, parts = dict[str, bytes](), dict[str, bytes]()
     if (folder / RELEASE).is_file():
         with packed(folder / RELEASE) as archive:
-            files = ((entry.name, archive.extractfile(entry)) for entry in archive)
-            earlier = {name: file.read() for name, file in files if file is not None}
+            opened = ((entry.name, archive.extractfile(entry)) for entry in archive)
+            earlier = {name: file.read() for name, file in opened if file is not None}
     for job in jobs:
         result = manifest.read(job.paths.manifest)
         kept = [result.file(name) for name in result.files if name in MEASURED]
