@@ -58,6 +58,8 @@ MORE := tests/workflow/test_backends.py tests/workflow/test_slurm.py
 
 # Otherwise each of a build's processes compiles the package.
 unexport PYTHONDONTWRITEBYTECODE
+# The packages of another Python would come in the place of the environment's.
+unexport PYTHONHOME
 
 # The home directory, where Snakemake and matplotlib keep caches, may be read-only.
 ifneq ($(shell test -w "$$HOME" && echo yes),yes)
@@ -145,7 +147,7 @@ locks: $(LOCKER)  ## update the locks in envs/ from pyproject.toml, with digests
 
 # A wrong lock of the environment must not prevent `make locks`.
 $(PLUGINS) $(LOCKER): $(VENV)/%: envs/%.txt | $(VENV)/bin/python
-	@rm -rf $@.new && $(VENV)/bin/pip install -q --no-deps --require-hashes --target $@.new -r $<
+	@rm -rf $@.new && $(VENV)/bin/python -I envs/install.py $< --target $@.new
 	@rm -rf $@ && mv $@.new $@ && touch $@
 
 RELEASE_SEEDS = $(or $(SEEDS),$(shell $(VENV)/bin/python -c "import yaml; \
@@ -168,5 +170,5 @@ $(VENV)/bin/python:
 $(INSTALLED): | $(VENV)/bin/python
 	@echo "installing the locked environment into $(VENV) (minutes, once)"
 	@rm -f $(VENV)/.installed*
-	@$(VENV)/bin/python envs/install.py envs/main.txt .
+	@$(VENV)/bin/python -I envs/install.py envs/main.txt --project .
 	@touch $@

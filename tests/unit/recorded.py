@@ -13,7 +13,7 @@ RUN = "results/smoke/train/a/seed-1"
 LOSSES = "results/smoke/measure/a/seed-1/fp/all"
 
 
-def write(folder, stage, files, inputs=(), stem=None, settings=None):
+def write(folder, stage, files, inputs=(), stem=None, settings=None, facts=None):
     """Write one result below the current folder, which reads manifests; its record."""
     labels = inputs if isinstance(inputs, dict) else {"inputs": [*inputs]}
     job = {"stage": stage, "name": stem or Path(folder).name, "folder": folder, "stem": stem}
@@ -30,7 +30,7 @@ def write(folder, stage, files, inputs=(), stem=None, settings=None):
         job=job,
         inputs=digests,
         files={name: entries[name] for name in files},
-        facts={},
+        facts=facts or {},
         packages={"torch": "2.13.0"},
         git=Git("0" * 40, False),
         machine=MACHINE,

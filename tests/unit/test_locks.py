@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
-from subprocess import run
+from subprocess import PIPE, run
 
 import pytest
 import yaml
@@ -67,13 +68,19 @@ def wheel(folder: Path, name: str, version: str, code: str = "") -> str:
 
 
 @pytest.fixture
-def install(tmp_path):
-    """Install a distribution with some digests into an environment of its own, from the folders
-    `index` and `links` alone; what pip says, and what is there then."""
+def packages(tmp_path):
+    """Where an environment has its packages, of which pip is the only one."""
     run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     # Bringing its own pip would take seconds; importing it here would change how setuptools loads.
     (packages / "pip").symlink_to(metadata.distribution("pip").locate_file("pip"))
+    return packages
+
+
+@pytest.fixture
+def install(tmp_path, packages):
+    """Install a distribution with some digests into an environment of its own, from the folders
+    `index` and `links` alone; what pip says, and what is there then."""
     variables = {name: value for name, value in os.environ.items() if name[:4] != "PIP_"} | {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_INDEX_URL": (tmp_path / "index").as_uri(),
@@ -81,14 +88,17 @@ def install(tmp_path):
     }
     (tmp_path / "index").mkdir()
 
-    def start(requirement, *digests):
+    def start(requirement, *digests, **others):
         lines = [requirement, *(f"    --hash=sha256:{digest}" for digest in digests)]
-        lock = tmp_path / "lock.txt"
+        lock = tmp_path / "tiny.txt"
         lock.write_text(" \\\n".join(lines) + "\n")
-        command = [tmp_path / "venv/bin/python", ENVS / "install.py", lock]
-        done = run(command, env=variables, capture_output=True, text=True, check=False)
-        assert bool(done.returncode) == ("ERROR" in done.stderr), done.stderr
-        return done.stderr, [path.stem for path in packages.glob("*.dist-info")]
+        command = [tmp_path / "venv/bin/python", "-I", ENVS / "install.py", lock]
+        known = {name: value for name, value in (variables | others).items() if value}
+        done = run(command, env=known, capture_output=True, text=True, check=False)
+        lines = done.stderr.splitlines(keepends=True)
+        said = "".join(line for line in lines if not line.startswith("WARNING"))
+        assert bool(done.returncode) == bool(said), done.stderr
+        return said, [path.stem for path in packages.glob("*.dist-info")]
 
     return start
 
@@ -107,3 +117,61 @@ def test_conda_installs_the_versions_of_the_lock():
     conda = yaml.safe_load((ENVS / "main.yaml").read_text())["dependencies"]
     pinned = re.findall(r"^[\w.-]+==[^\\\n]+", (ENVS / "main.txt").read_text(), re.M)
     assert conda[-1]["pip"] == [each.strip() for each in pinned]
+
+
+@pytest.mark.parametrize("place", ["variables", "[global]", "[install]"])
+def test_settings_that_are_not_of_the_network_change_nothing(install, tmp_path, place):
+    digest = wheel(tmp_path / "links", "tiny", "1.0")
+    (tmp_path / "constraint").write_text("tiny==2.0\n")
+    settings = {
+        **{name: str(tmp_path / name) for name in ("target", "prefix", "root", "report", "log")},
+        "constraint": str(tmp_path / "constraint"),
+        **dict.fromkeys(("user", "dry-run", "require-virtualenv", "ignore-installed"), "true"),
+        **{"no-binary": ":all:", "quiet": "3", "python-version": "3.1"},
+    }
+    variables = {f"PIP_{name.upper().replace('-', '_')}": each for name, each in settings.items()}
+    if place != "variables":
+        file = tmp_path / "pip.conf"
+        network = {"index-url": (tmp_path / "index").as_uri(), "find-links": tmp_path / "links"}
+        lines = ["[global]", *(f"{name} = {each}" for name, each in network.items())]
+        lines += [place] * (place != "[global]")
+        lines += [f"{name} = {each}" for name, each in settings.items()]
+        file.write_text("\n".join(lines))
+        variables = {"PIP_CONFIG_FILE": str(file), "PIP_INDEX_URL": "", "PIP_FIND_LINKS": ""}
+    assert install("tiny==1.0", digest, **variables) == ("", ["tiny-1.0"])
+    assert not {"target", "prefix", "root", "report"} & {path.name for path in tmp_path.iterdir()}
+
+
+def test_packages_elsewhere_on_the_path_are_not_those_of_the_environment(install, tmp_path):
+    digest = wheel(tmp_path / "links", "tiny", "1.0")
+    (archive,) = (tmp_path / "links").iterdir()
+    zipfile.ZipFile(archive).extractall(tmp_path / "other")
+    variables = {"PYTHONPATH": str(tmp_path / "other"), "PYTHONHOME": str(tmp_path)}
+    assert install("tiny==1.0", digest, **variables) == ("", ["tiny-1.0"])
+
+
+def test_what_cannot_be_imported_is_not_installed(install, tmp_path):
+    said, _ = install("tiny==1.0", wheel(tmp_path / "links", "tiny", "1.0", "import absent\n"))
+    assert "tiny cannot be imported: ModuleNotFoundError: No module named 'absent'" in said
+
+
+def test_an_environment_runs_the_checkout_that_was_installed_first(packages, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text('[project]\nname = "a-b"\n')
+    about = packages / "a_b-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: a-b\nVersion: 1.0\n")
+    (about / "direct_url.json").write_text(json.dumps({"url": first.as_uri()}))
+    code = "import pathlib, runpy, sys; from sys import argv; own = runpy.run_path(argv[1]);"
+    code += "print(*(own['is_of_another'](pathlib.Path(each)) for each in argv[2:]))"
+
+    def answers(*checkouts):
+        command = [tmp_path / "venv/bin/python", "-I", "-c", code, ENVS / "install.py"]
+        return run([*command, *checkouts], stdout=PIPE, text=True, check=True).stdout
+
+    assert answers(first, second) == "False True\n"
+    # A checkout that is gone leaves the environment to others.
+    first.rename(tmp_path / "third")
+    assert answers(second) == "False\n"

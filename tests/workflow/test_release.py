@@ -23,13 +23,12 @@ def command(project, *arguments):
 
 @pytest.fixture(scope="module")
 def archive(built, tmp_path_factory):
-    place = tmp_path_factory.mktemp("release") / RELEASE
+    folder = tmp_path_factory.mktemp("release")
     with chdir(built.folder):
         plan = built.plan
         jobs = [plan.figures.figure(name) for name in built.chosen]
         needed = sorted(plan.site.needed(jobs), key=lambda job: job.manifest)
-        pack([job for job in needed if not job.stage.startswith(DERIVED)], place)
-    return place
+        return pack([job for job in needed if not job.stage.startswith(DERIVED)], folder)
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ ROOT = SOURCES.parent
 
 def check(folder: Path) -> None:
     """Raise `Problem` if `folder` is another checkout than the one whose code runs; in a shared
-    environment, that is the checkout that was installed last."""
+    environment, that is the checkout that was installed first."""
     own = folder / "workflow" / PACKAGE
     if own.is_dir() and not own.samefile(SOURCES / PACKAGE):
-        mend = "set PYTHONPATH=workflow, or install this one: pip install --no-deps -e ."
+        mend = "set PYTHONPATH=workflow, or give this one an environment of its own"
         raise Problem(f"the code that runs is that of another checkout, {ROOT}; {mend}")
 
 

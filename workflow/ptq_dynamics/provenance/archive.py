@@ -20,6 +20,7 @@ from ptq_dynamics.figures.settings import ORIGIN
 TOP = ("results", "figures", "paper")
 REFERENCE = "reference"  # the folder of releases below results and figures
 RELEASE = "release.tar.xz"
+CHANGES = "changes.tar.xz"  # files of a later release that differ from those in RELEASE
 DERIVED = ("figures.", "measure.collect", "claims.", "paper.")  # derived from raw results
 
 
@@ -80,7 +81,8 @@ def at(place: Path) -> Result:
 
 
 class Archive:
-    """All results in folders and released archives. `damaged` has errors of unreadable records."""
+    """All results in folders and in archives of releases. `damaged` has errors of unreadable
+    records."""
 
     def __init__(self, folders: Iterable[Path], releases: Iterable[Path] = ()) -> None:
         self.folders, self._releases = [*folders], [*releases]
@@ -94,11 +96,11 @@ class Archive:
     @classmethod
     def here(cls) -> "Archive":
         """Return the results of all scales, and all releases."""
-        return cls(map(Path, TOP), Path("results", REFERENCE).glob(f"*/{RELEASE}"))
+        return cls(map(Path, TOP), Path("results", REFERENCE).glob("*"))
 
     @cached_property
     def every(self) -> list[Result]:
-        """All results, those in their place first."""
+        """All results, those in their place first; later archives before earlier ones."""
         found = list[Result]()
         paths = (path for folder in self.folders for path in files(folder))
         for path in (path for path in paths if path.name.endswith(RECORD)):
@@ -106,7 +108,8 @@ class Archive:
                 found.append(at(path))
             except Problem as problem:
                 self.damaged.append(str(problem))
-        for release in filter(Path.is_file, self._releases):
+        archives = (folder / name for folder in self._releases for name in (CHANGES, RELEASE))
+        for release in filter(Path.is_file, archives):
             try:
                 with packed(release) as entries:
                     for entry in entries:
@@ -149,7 +152,7 @@ class Archive:
 
     @cached_property
     def _by_digest(self) -> dict[tuple[str, str], Result]:
-        return {(each.path, each.digest): each for each in self.every}
+        return {(each.path, each.digest): each for each in reversed(self.every)}
 
     def in_order(self) -> Iterator[Result]:
         """All results, each after its inputs."""

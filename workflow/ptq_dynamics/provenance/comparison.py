@@ -11,7 +11,7 @@ from ptq_dynamics.engine import specification
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.measure import measurements, names
 from ptq_dynamics.measure.measurements import KEY
-from ptq_dynamics.provenance.archive import RELEASE, Archive
+from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.state import shortened
 
 EQUAL, WITHIN, DIFFERENT = "equal", "within tolerance", "different"
@@ -56,7 +56,7 @@ def parting(one: Path, other: Path) -> str | None:
     archives = list[Archive]()
     for place in (one, other):
         folder = place if place.is_dir() else place.parent
-        archives.append(Archive([folder], [folder / RELEASE]))
+        archives.append(Archive([folder], [folder]))
         if not any(each.record.inputs for each in archives[-1].every):
             return f"{folder} has no records of jobs; the first differing job is unknown"
     theirs = {Path(path).parts[2:]: result for path, result in archives[1].results.items()}

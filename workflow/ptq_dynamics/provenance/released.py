@@ -20,7 +20,7 @@ from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.lease import held
-from ptq_dynamics.engine.paths import ABSENT, RECORD, beside, files
+from ptq_dynamics.engine.paths import ABSENT, MANIFEST, RECORD, beside, files
 from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
@@ -28,7 +28,15 @@ from ptq_dynamics.graph.build import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.typeset import PAPER
 from ptq_dynamics.provenance import costs
-from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE, Archive, Result, packed
+from ptq_dynamics.provenance.archive import (
+    CHANGES,
+    DERIVED,
+    REFERENCE,
+    RELEASE,
+    Archive,
+    Result,
+    packed,
+)
 from ptq_dynamics.provenance.state import Finding, find
 from ptq_dynamics.train.trajectory import CURVE
 
@@ -44,15 +52,17 @@ def folders(scale: str) -> tuple[Path, Path]:
 
 
 def release(plan: Plan) -> tuple[Path, int]:
-    """Write the release of a scale; return its archive and the number of archived results."""
+    """Write the release of a scale; return its new archive and the number of archived results."""
     scale = plan.site.config.choice.scale
     results, pictures = folders(scale)
     paper = plan.typeset(Path("config"))
     shown = [*plan.last(), plan.claims.judge(), plan.tables.write()]
     jobs = sorted(plan.site.needed([*shown, paper]), key=lambda each: each.manifest)
     _require_releasable(plan, jobs)
-    for folder in (results, pictures):
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(pictures, ignore_errors=True)
+    for path in [*files(results)]:
+        if path.name != RELEASE:
+            path.unlink()
     copies = {
         path: Path(path.parts[0], REFERENCE, *path.parts[1:])
         for job in shown
@@ -67,9 +77,9 @@ def release(plan: Plan) -> tuple[Path, int]:
     write_page(plan.site.config.figures, pictures)
     costs.write(plan, results)
     raw = [job for job in jobs if not job.stage.startswith(DERIVED)]
-    pack(raw, results / RELEASE)
+    place = pack(raw, results)
     write_sums(scale)
-    return results / RELEASE, len(raw)
+    return place, len(raw)
 
 
 def write_sums(scale: str) -> None:
@@ -97,22 +107,29 @@ def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
             raise Problem(f"{place} names no clean commit of this branch; remove it, then make all")
 
 
-def pack(jobs: list[Job], place: Path) -> None:
-    """Write results into an archive; equal results give equal bytes."""
-    with lzma.open(place, "wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
-        for job in jobs:
-            paths, result = job.paths, manifest.read(job.paths.manifest)
-            parts = {paths.manifest: result.text().encode()}
-            parts[paths.record] = paths.record.read_bytes()
-            kept = [name for name in result.files if name in MEASURED]
-            parts |= {result.folder / name: result.file(name).read_bytes() for name in kept}
-            if left := result.files.keys() - kept:
-                parts[beside(paths.manifest, ABSENT)] = result.note(left).encode()
-            for path, content in parts.items():
-                # An entry from the file would hold its time and owner.
-                entry = tarfile.TarInfo(path.as_posix())
-                entry.size = len(content)
-                archive.addfile(entry, io.BytesIO(content))
+def pack(jobs: list[Job], folder: Path) -> Path:
+    """Write records and measurements into an archive in `folder`; return its path. If an earlier
+    archive there has most of the bytes, write only the other files, into another archive."""
+    earlier, parts = dict[str, bytes](), dict[str, bytes]()
+    if (folder / RELEASE).is_file():
+        with packed(folder / RELEASE) as archive:
+            opened = ((entry.name, archive.extractfile(entry)) for entry in archive)
+            earlier = {name: file.read() for name, file in opened if file is not None}
+    for job in jobs:
+        result = manifest.read(job.paths.manifest)
+        kept = [result.file(name) for name in result.files if name in MEASURED]
+        parts |= {path.as_posix(): path.read_bytes() for path in (job.paths.record, *kept)}
+    place, new = folder / CHANGES, {n: c for n, c in parts.items() if earlier.get(n) != c}
+    if 2 * sum(map(len, new.values())) > sum(map(len, parts.values())):
+        place, new = folder / RELEASE, parts
+    with lzma.open(place, "wb", preset=9) as file, tarfile.open(fileobj=file, mode="w") as archive:
+        # Files of one kind lie together, which makes the archive smaller.
+        for name in sorted(new, key=lambda name: (Path(name).name, name)):
+            # An entry from the file would hold its time and owner.
+            entry = tarfile.TarInfo(name)
+            entry.size = len(new[name])
+            archive.addfile(entry, io.BytesIO(new[name]))
+    return place
 
 
 def _sums(scale: str) -> list[str]:
@@ -131,7 +148,7 @@ def wrong(scale: str) -> Iterator[str]:
 def unreachable(scale: str, built: Iterable[Result]) -> tuple[list[str], str]:
     """Return a line for each commit in a scale's records that is not known here, nor its tree, and
     why the branch may have it all the same, if so."""
-    kept = Archive(folders(scale), [folders(scale)[0] / RELEASE]).every
+    kept = Archive(folders(scale), folders(scale)[:1]).results.values()
     named = {each.record.git: each.place for each in (*kept, *built)}
     known, gap = machine.history()
     return [
@@ -189,12 +206,18 @@ def seeds_in(source: Path, config: Config) -> str:
 
 @contextlib.contextmanager
 def unpacked(place: Path) -> Iterator[Path]:
-    """Yield a checkout: `place`, or a folder with the archive's files if it has or is a release."""
+    """Yield a checkout: `place`, or a folder with the files of a release in or at `place`."""
     archive = place / RELEASE if place.is_dir() else place
     if place.is_dir() and not archive.is_file():
         yield place
         return
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-adopt-") as tree:
-        with packed(archive) as entries:
-            entries.extractall(tree, filter="data")
+        for part in (archive, *filter(Path.is_file, [archive.with_name(CHANGES)])):
+            with packed(part) as entries:
+                # Archives of version 0.2 hold manifests, which may be those of earlier results.
+                rest = (e for e in entries if not e.name.endswith((MANIFEST, ABSENT)))
+                entries.extractall(tree, rest, filter="data")
+        for path in Path(tree).rglob(f"*{RECORD}"):
+            result = manifest.read(beside(path, MANIFEST))
+            result.drop(name for name in result.files if not (result.folder / name).exists())
         yield Path(tree)

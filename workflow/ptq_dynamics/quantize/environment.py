@@ -43,9 +43,10 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     # The published result may use a complete environment, so pip repairs it in place.
     if not (folder / COMPLETE).exists():
         _create(folder, context)
-    _call([python, str(INSTALL), str(lock)], context)
+    install = [python, "-I", str(INSTALL)]
+    _call([*install, str(lock)], context)
     (folder / COMPLETE).touch()
-    (context.out / "packages.txt").write_text(_call([python, "-m", "pip", "freeze"], context))
+    (context.out / "packages.txt").write_text(_call([*install, "--list", str(lock)], context))
     for other in set(parent.glob(f"{FOLDER}*")) - {folder}:
         shutil.rmtree(other, ignore_errors=True)
     return {"lock": lock.name, "folder": folder.name}
@@ -86,8 +87,8 @@ def _create(folder: Path, context: Context[EnvironmentSettings]) -> None:
 
 
 def _call(command: list[str], context: Context[Any]) -> str:
-    # A PYTHONPATH of the main environment would hide the packages of this one.
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # Those of the main environment, such as PYTHONPATH, would hide the packages of this one.
+    variables = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
     # AutoGPTQ has wheels for Linux alone, and needs a compiler for unused kernels without this.
     variables["BUILD_CUDA_EXT"] = "0"
     done = processes.run(command, variables)
