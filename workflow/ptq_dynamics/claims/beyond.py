@@ -4,7 +4,7 @@ The first line of each function's docstring is the expectation. The paper has no
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ptq_dynamics.claims.controlled import (
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
+
+if TYPE_CHECKING:
+    from ptq_dynamics.claims.samples import Samples
 
 ADAMW = "wsd-3e-3"
 FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
@@ -49,7 +52,7 @@ SHAPES = {
 }
 
 
-def flat_objectives(data: Any) -> Iterator[Row]:
+def flat_objectives(data: "Samples") -> Iterator[Row]:
     """Objectives that make minima flatter lower the error at equal loss."""
     runs = (ADAMW, *FLAT)
     yield Row(
@@ -63,7 +66,9 @@ def flat_objectives(data: Any) -> Iterator[Row]:
         yield loss_gap(data, name, name, "plain loss", ADAMW)
 
 
-def _at_equal_loss(data: Any, names: str | tuple[str, ...], beside: str, quantizer: str) -> Row:
+def _at_equal_loss(
+    data: "Samples", names: str | tuple[str, ...], beside: str, quantizer: str
+) -> Row:
     pairs = [(ADAMW, name) for name in ((names,) if isinstance(names, str) else names)]
     plain, other = (
         sum(data.at_loss(pair[side], pair, quantizer) for pair in pairs) for side in (0, 1)
@@ -71,7 +76,7 @@ def _at_equal_loss(data: Any, names: str | tuple[str, ...], beside: str, quantiz
     return Row(f"{BITS[quantizer]} error at equal loss: {beside}", other / plain)
 
 
-def architectures(data: Any) -> Iterator[Row]:
+def architectures(data: "Samples") -> Iterator[Row]:
     """The error rises in the decay of a mixture of experts and of a state-space model, too."""
     rises = {}
     for name, quantizer in product(ARCHITECTURES, BITS):
@@ -90,7 +95,7 @@ def architectures(data: Any) -> Iterator[Row]:
         yield Row(f"{bits} loss, {label}: LAWA of 20 − end of decay", gap, None, "nats")
 
 
-def optimizers(data: Any) -> Iterator[Row]:
+def optimizers(data: "Samples") -> Iterator[Row]:
     """Muon quantizes better than AdamW at equal loss."""
     for quantizer in (Q4, Q3):
         for name, label in OPTIMIZERS.items():
@@ -99,7 +104,7 @@ def optimizers(data: Any) -> Iterator[Row]:
         yield loss_gap(data, label, name, "AdamW", ADAMW)
 
 
-def decay_length(data: Any) -> Iterator[Row]:
+def decay_length(data: "Samples") -> Iterator[Row]:
     """A longer decay quantizes better at equal loss."""
     yield from at_equal_loss(data, DECAYS, "length of the decay")
     for name, label in SHAPES.items():
@@ -107,7 +112,7 @@ def decay_length(data: Any) -> Iterator[Row]:
     yield loss_gap(data, "decay over 5 %", "cooldown-5", "40 %", "cooldown-40")
 
 
-def averages(data: Any) -> Iterator[Row]:
+def averages(data: "Samples") -> Iterator[Row]:
     """Averages have a lower error than decayed runs at equal loss."""
     pooled = ("lawa-20", *EXPONENTIAL)
     yield _at_equal_loss(data, pooled, "LAWA of 20 and exponential averages / decayed run", Q4)
@@ -122,7 +127,7 @@ def averages(data: Any) -> Iterator[Row]:
         yield Row(f"{bits} error, per tenfold trace at equal loss, over averages", slope)
 
 
-def schedule_law(data: Any) -> Iterator[Row]:
+def schedule_law(data: "Samples") -> Iterator[Row]:
     """A law that knows the schedule predicts errors of other schedules better than tokens alone."""
     for quantizer, bits in BITS.items():
         for name in ("schedule", "loss"):
@@ -133,7 +138,7 @@ def schedule_law(data: Any) -> Iterator[Row]:
             yield Row(f"{bits}, factor between held-out errors and law of {name}", factor)
 
 
-def newer_quantizers(data: Any) -> Iterator[Row]:
+def newer_quantizers(data: "Samples") -> Iterator[Row]:
     """The error of newer quantizers rises in decay as GPTQ's does."""
     every = (*NEWER, *BESIDE, Q4)
     ends = {name: data.end(COOLED, name) for name in every}

@@ -7,13 +7,16 @@ run. The margin of `alike` is half the published difference between cooldowns an
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import isnan
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.figures.settings import short
 from ptq_dynamics.measure.names import FULL_PRECISION, INCREASE, LOSS, SHARPNESS, TRACE
+
+if TYPE_CHECKING:
+    from ptq_dynamics.claims.samples import Samples
 
 Q3, Q4 = "gptq-3bit", "gptq-4bit"
 BITS = {Q4: "4-bit", Q3: "3-bit"}
@@ -27,31 +30,31 @@ HORIZONS = ("020", "088", "156", "190")
 GRADIENT = "gradient_norm"
 
 
-def in_decay(data: Any, what: str, *measured: str, published: float | None = None) -> Row:
+def in_decay(data: "Samples", what: str, *measured: str, published: float | None = None) -> Row:
     """Return the ratio of a metric at the ends of the later cooldowns to that of the stable run."""
     ratio = data.end(LATER, *measured) / data.over(STABLE, *measured)
     return Row(f"{what}: ends of cooldowns from 36k steps on / stable run", ratio, published)
 
 
-def loss_gap(data: Any, label: str, name: str, other_label: str, other: str) -> Row:
+def loss_gap(data: "Samples", label: str, name: str, other_label: str, other: str) -> Row:
     """Return how much larger one final loss in full precision is than another."""
     gap = data.end(name, FULL_PRECISION, LOSS) - data.end(other, FULL_PRECISION, LOSS)
     return Row(f"loss in full precision: {label} − {other_label}", gap, None, "nats")
 
 
-def rates_of(data: Any, names: Sequence[str]) -> dict[str, float]:
+def rates_of(data: "Samples", names: Sequence[str]) -> dict[str, float]:
     """Return the configured peak rates of runs."""
     return {name: data.number("peak_lr", name) for name in names}
 
 
-def called(data: Any, name: str) -> str:
+def called(data: "Samples", name: str) -> str:
     """Return the configured peak rate of a run as text, or the name of a run that is not shown."""
     rate = data.number("peak_lr", name)
     return name if isnan(rate) else short(rate)
 
 
 def at_equal_loss(
-    data: Any, numbers: Mapping[str, float], what: str, published: float | None = None
+    data: "Samples", numbers: Mapping[str, float], what: str, published: float | None = None
 ) -> Iterator[Row]:
     """Yield by what factor errors at equal loss grow with a number of the runs, given by name."""
     for quantizer, bits in BITS.items():
@@ -60,7 +63,7 @@ def at_equal_loss(
         yield Row(says, data.tenfold(numbers, errors), published)
 
 
-def rise_in_decay(data: Any) -> Iterator[Row]:
+def rise_in_decay(data: "Samples") -> Iterator[Row]:
     """The 4-bit error rises as the learning rate decays."""
     yield in_decay(data, "4-bit error", Q4, published=1.68)
     for name, published in zip(RAINBOW, (2.05, 1.88, 1.71, 1.69, 1.69, 1.71), strict=True):
@@ -69,7 +72,7 @@ def rise_in_decay(data: Any) -> Iterator[Row]:
         yield Row(f"4-bit error: {branch} / stable run, at equal tokens", ratio, published)
 
 
-def budget_independence(data: Any) -> Iterator[Row]:
+def budget_independence(data: "Samples") -> Iterator[Row]:
     """The 4-bit error at the end of decay does not depend on the token budget."""
     ratio = data.end(LATER[-2:], Q4) / data.end(LATER[:2], Q4)
     yield Row("4-bit error: ends at 82B and 100B / ends at 28B and 46B tokens", ratio, 1.03)
@@ -77,7 +80,7 @@ def budget_independence(data: Any) -> Iterator[Row]:
     yield Row("4-bit error: ends from 28B tokens on / end at 10B", ratio, 1.10)
 
 
-def constant_rate(data: Any) -> Iterator[Row]:
+def constant_rate(data: "Samples") -> Iterator[Row]:
     """The 4-bit error rises at a constant rate as well."""
     grown = data.over(STABLE, Q4) / data.at(STABLE, Q4, share=0.1)
     yield Row("4-bit error of the stable run: last third / 10 % of its tokens", grown, 1.32)
@@ -85,13 +88,13 @@ def constant_rate(data: Any) -> Iterator[Row]:
     yield Row("4-bit error: end of the last cooldown / its beginning", gained, 1.71)
 
 
-def other_quantizers(data: Any) -> Iterator[Row]:
+def other_quantizers(data: "Samples") -> Iterator[Row]:
     """AWQ's error rises in decay as GPTQ's does."""
     yield in_decay(data, "AWQ error", "awq-4bit")
     yield in_decay(data, "LLM.int8 error", "int8")
 
 
-def peak_rate(data: Any) -> Iterator[Row]:
+def peak_rate(data: "Samples") -> Iterator[Row]:
     """A larger peak learning rate quantizes better at equal loss."""
     rates = rates_of(data, RATES)
     yield from at_equal_loss(data, rates, "peak rate", 0.66)
@@ -103,7 +106,7 @@ def peak_rate(data: Any) -> Iterator[Row]:
     yield loss_gap(data, f"rate {called(data, more)}", more, called(data, less), less)
 
 
-def unstable_rates(data: Any) -> Iterator[Row]:
+def unstable_rates(data: "Samples") -> Iterator[Row]:
     """The order of peak rates goes on beyond the stable ones."""
     both = ("wsd-1e-2", "wsd-3e-2")
     for quantizer, bits in BITS.items():
@@ -112,7 +115,7 @@ def unstable_rates(data: Any) -> Iterator[Row]:
         yield Row(f"{bits} error at equal loss: rate {high} / {low}", more / less)
 
 
-def averaging(data: Any) -> Iterator[Row]:
+def averaging(data: "Samples") -> Iterator[Row]:
     """In 3 bit, averaged weights have a lower loss than decayed ones."""
     average, decayed = "lawa-20", "wsd-3e-3"
     gap = data.end(average, Q3, LOSS) - data.end(decayed, Q3, LOSS)
@@ -128,7 +131,7 @@ def averaging(data: Any) -> Iterator[Row]:
     yield Row("3-bit error: LAWA of 20 / stable run", error / data.over(STABLE, Q3), 0.71)
 
 
-def kumar(data: Any) -> Iterator[Row]:
+def kumar(data: "Samples") -> Iterator[Row]:
     """The increase δ grows faster with the budget under cosine schedules than under WSD."""
     budgets = {"cosine": ("cosine-11.5-to-0", "cosine-99.5-to-0"), "WSD": ("wsd-1.5", "wsd-89.5")}
     grown = {}
@@ -141,7 +144,7 @@ def kumar(data: Any) -> Iterator[Row]:
         yield Row(f"3-bit δ, {size.upper()}, {kind}: longest budget / second", sample)
 
 
-def cosine(data: Any) -> Iterator[Row]:
+def cosine(data: "Samples") -> Iterator[Row]:
     """Under cosine schedules the peak rate matters more than the horizon."""
     rates = ("6e-4", "3e-3")
     errors = {(h, rate): data.end(f"cosine-{h}-{rate}", Q4) for h in HORIZONS for rate in rates}
@@ -157,7 +160,7 @@ def cosine(data: Any) -> Iterator[Row]:
     yield Row(f"4-bit error at equal loss: peak rate {words}", less / more)
 
 
-def weight_decay(data: Any) -> Iterator[Row]:
+def weight_decay(data: "Samples") -> Iterator[Row]:
     """A larger weight decay quantizes better at equal loss."""
     found = {name: data.number("weight_decay", name) for name in DECAYS if data.has(name, Q4)}
     yield from at_equal_loss(data, found, "weight decay")
@@ -166,7 +169,7 @@ def weight_decay(data: Any) -> Iterator[Row]:
     yield loss_gap(data, f"λ {more}", both[0], less, both[1])
 
 
-def adamc(data: Any) -> Iterator[Row]:
+def adamc(data: "Samples") -> Iterator[Row]:
     """AdamC leaves the 4-bit error as it is."""
     ratio = data.end("adamc-3e-3", Q4) / data.end("wsd-3e-3", Q4)
     yield Row("4-bit error at the end: AdamC / AdamW", ratio)
@@ -180,7 +183,7 @@ def adamc(data: Any) -> Iterator[Row]:
         yield Row(f"gradient norm, {label}: last 5 % of the budget / 70 to 80 %", decayed / stable)
 
 
-def curvature(data: Any) -> Iterator[Row]:
+def curvature(data: "Samples") -> Iterator[Row]:
     """The top Hessian eigenvalue rises in decay."""
     for metric, label in CURVATURE.items():
         yield in_decay(data, label, FULL_PRECISION, metric)
@@ -196,7 +199,7 @@ def curvature(data: Any) -> Iterator[Row]:
         yield Row(f"{label}: LAWA of 20 / end of decay", average / decayed)
 
 
-def distance(data: Any) -> Iterator[Row]:
+def distance(data: "Samples") -> Iterator[Row]:
     """At larger peak rates quantization harms the loss less."""
     rates = rates_of(data, RATES)
     rises = [data.end(name, Q4, INCREASE) for name in RATES]
@@ -208,7 +211,7 @@ def distance(data: Any) -> Iterator[Row]:
         yield Row(says, data.tenfold(rates, moved))
 
 
-def flatness(data: Any) -> Iterator[Row]:
+def flatness(data: "Samples") -> Iterator[Row]:
     """Flatter minima go with lower error."""
     runs = [name for run in RATES for name in (run.replace("wsd", "constant"), run)]
     for metric in (TRACE, SHARPNESS):

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss, rates_of
 from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import DEGRADATION, FULL_PRECISION, LOSS
+
+if TYPE_CHECKING:
+    from ptq_dynamics.claims.samples import Samples
 
 SIZES = {"1b": 3, "7b": 3, "13b": 4, "32b": 3}  # ingredients of stage 2
 SHORT = "a stage has a hundred steps there, and tasks are at chance"
@@ -17,7 +20,7 @@ def ingredients(size: str) -> list[str]:
     return [f"olmo2-{size}-ingredient-{n + 1}" for n in range(SIZES[size])]
 
 
-def smollm3(data: Any) -> Iterator[Row]:
+def smollm3(data: "Samples") -> Iterator[Row]:
     """SmolLM3's error doubles along its decay."""
     run = "smollm3-decay"
     for quantizer, published in ((Q3, 1.94), (Q4, 1.92)):
@@ -27,7 +30,7 @@ def smollm3(data: Any) -> Iterator[Row]:
     yield Row("loss in full precision: end of decay − its beginning", gap, -0.11, "nats")
 
 
-def olmo2(data: Any) -> Iterator[Row]:
+def olmo2(data: "Samples") -> Iterator[Row]:
     """OLMo-2's 3-bit error rises through stage 2."""
     first = sum(data.at(f"olmo2-{size}", Q3, share=0) for size in SIZES)
     end = sum(data.end(f"olmo2-{size}", Q3) for size in SIZES)
@@ -42,7 +45,7 @@ def olmo2(data: Any) -> Iterator[Row]:
         yield Row(f"3-bit error: soup of {size.upper()} / its ingredients", soup)
 
 
-def post_training(data: Any) -> Iterator[Row]:
+def post_training(data: "Samples") -> Iterator[Row]:
     """The released SmolLM3 has a lower error than mid-training."""
     stages = {
         "released model": data.any("smollm3-main", "smollm3-released"),
@@ -57,14 +60,14 @@ def post_training(data: Any) -> Iterator[Row]:
         yield Row(f"3-bit error: {one} / {other}", ratio)
 
 
-def accuracy_follows_loss(data: Any) -> Iterator[Row]:
+def accuracy_follows_loss(data: "Samples") -> Iterator[Row]:
     """Stages of SmolLM3 that lose more loss lose more accuracy."""
     most, least = "smollm3-mid", data.any("smollm3-main", "smollm3-released")
     ratio = data.end(most, Q3, DEGRADATION) / data.end(least, Q3, DEGRADATION)
     yield Row("3-bit degradation of the accuracy: mid-training / released model", ratio)
 
 
-def apertus_and_amber(data: Any) -> Iterator[Row]:
+def apertus_and_amber(data: "Samples") -> Iterator[Row]:
     """Apertus' error rises in decay."""
     for quantizer in (Q3, Q4):
         bits = BITS[quantizer]
@@ -78,7 +81,7 @@ def apertus_and_amber(data: Any) -> Iterator[Row]:
         yield Row(says, early[0] / early[1])
 
 
-def opensci(data: Any) -> Iterator[Row]:
+def opensci(data: "Samples") -> Iterator[Row]:
     """OpenSci's 4-bit error rises in decay."""
     runs = ("opensci-1.3b-decay", "opensci-1.7b-decay")
     ratio = sum(data.end(run, Q4) for run in runs) / sum(data.at(run, Q4, share=0) for run in runs)
@@ -88,7 +91,7 @@ def opensci(data: Any) -> Iterator[Row]:
         yield Row(f"4-bit error of {run[8:12].upper()}: end of decay / its beginning", ratio)
 
 
-def rate_of_7b(data: Any) -> Iterator[Row]:
+def rate_of_7b(data: "Samples") -> Iterator[Row]:
     """OLMo-2 7B repeats claim 3."""
     runs = [f"olmo2-7b-lr-{rate}-decay" for rate in ("3e-4", "6e-4", "9e-4", "12e-4")]
     yield from at_equal_loss(data, rates_of(data, runs), "peak rate")
