@@ -114,7 +114,8 @@ def test_one_file_comes_before_an_index(left, tmp_path):
 
 BROKEN = [
     ({"weight_map": {"a": "model-00009-of-00009.safetensors"}}, "lacks model-00009-of-00009"),
-    ({"weight_map": {"a": "../other/model.safetensors"}}, "in another folder"),
+    ({"weight_map": {"a": "../other/model.safetensors"}}, "not a file beside it by its name"),
+    ({"weight_map": {"a": "/other/model.safetensors"}}, "not a file beside it by its name"),
     ({"weight_map": {}}, "lacks model.safetensors"),
     ({"weight_map": ["a"]}, "is no index"),
     ([], "is no index"),
@@ -128,6 +129,21 @@ def test_an_index_that_cannot_be_followed_is_one_line(tmp_path, index, words):
     (tmp_path / INDEX).write_text(index if isinstance(index, str) else json.dumps(index))
     with one_line(words):
         weight_files(tmp_path)
+
+
+def test_an_index_may_name_the_folder_it_is_in(left, tmp_path):
+    folder = tmp_path / "dots"
+    shutil.copytree(left[1], folder)
+    (folder / INDEX).write_text((folder / INDEX).read_text().replace('"model-', '"./model-'))
+    theirs(folder)
+    assert weight_files(folder) == sorted(folder.glob("*.safetensors"))
+
+
+def test_weights_with_an_adapter_beside_them_are_refused(tmp_path):
+    """transformers adds the adapter where peft is installed."""
+    edit(save(tmp_path) / "adapter_config.json", peft_type="LORA")
+    with one_line("has an adapter (adapter_config.json); merge it"):
+        Weights(tmp_path)
 
 
 # Weights that are quantized already
@@ -187,6 +203,7 @@ def test_masks_and_positions_are_no_codes(tmp_path):
     state |= {"h.0.attn.bias": mask, "position_ids": torch.arange(8)[None]}
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     edit(folder / "config.json", quantization_config=None)
+    models.load(folder)
     assert Weights(folder).forms()["position_ids"] == ("I64", [1, 8])
 
 
@@ -218,6 +235,13 @@ def test_members_of_a_mean_with_other_configurations_are_named(tmp_path, options
     with one_line(f"config.json of {one} and {two} differs: ", words):
         write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
     assert not (tmp_path / "mean").exists()
+
+
+def test_factors_of_logits_may_not_differ(tmp_path):
+    one, two = save(tmp_path / "1"), save(tmp_path / "2", 1)
+    edit(two / "config.json", output_multiplier=2.0, output_attentions=True)
+    with one_line(f"config.json of {one} and {two} differs: output_multiplier; "):
+        write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
 
 
 def test_what_does_not_change_losses_may_differ(tmp_path):

@@ -146,9 +146,9 @@ def refused(tmp_path, monkeypatch, capsys):
         # What the command does to its process alone.
         monkeypatch.setattr("ptq_dynamics.cli.run.end_at_once", lambda: None)
         assert cli.main() == 1
-        said = capsys.readouterr().err
+        printed, said = capsys.readouterr()
         assert said.count("\n") == 1
-        return said
+        return printed + said
 
     return measure
 
@@ -180,6 +180,31 @@ def test_the_least_text_that_is_stated_is_enough(tmp_path, refused, options, siz
     used = sizes["validation"], sizes["calibration"], sizes["probe"]
     assert size // 6 - 3 < sum(used) <= (size + 1) // 6
     assert bool(sizes["probe"]) == ("--curvature" in options) and min(used[:2]) > 512
+
+
+def test_a_folder_of_text_says_what_is_not_read(tmp_path, refused):
+    texts = tmp_path / "texts"
+    (texts / "more").mkdir(parents=True)
+    for name in (".hidden", "a.txt", "B.TXT"):
+        (texts / name).write_text("\0" if name == ".hidden" else "a" * 10_000)
+    assert "--text: left out are .hidden, more\n" in refused(f"--text {texts}")
+    (texts / "rows.ndjson").write_text(json.dumps({"text": "a" * 10}))
+    said = refused(f"--text {texts}")
+    assert "--text: left out are .hidden, B.TXT, a.txt, more\n" in said
+    assert "--text has 10 characters" in said
+
+
+TABLES = [
+    ("a.csv", 'text\n"a"\n', "has 1 characters"),
+    ("a.tsv", "b\ta\n1\t2", "no text in 'text'"),
+]
+TABLES += [("a.JSONL", '{"text": "a"}', "with any supported extension")]
+
+
+@pytest.mark.parametrize(("name", "content", "words"), TABLES)
+def test_a_table_is_not_read_as_plain_text(tmp_path, refused, name, content, words):
+    (tmp_path / name).write_text(content)
+    assert words in refused(f"--text {tmp_path / name}")
 
 
 def test_checkpoints_of_another_model_and_files_that_are_cut_off_are_named(tmp_path, refused):

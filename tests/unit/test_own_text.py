@@ -67,6 +67,15 @@ def test_text_that_cannot_be_read_is_refused_in_one_line(tmp_path, capfd, name, 
     assert not capfd.readouterr().err
 
 
+def test_a_name_of_a_table_is_no_pattern(tmp_path):
+    folder = tmp_path / "a[1]"
+    folder.mkdir()
+    for name in ("part*.jsonl", "part-1.jsonl", "part[1].jsonl"):
+        (folder / name).write_text(ROWS)
+    for name in ("part*.jsonl", "part[1].jsonl"):
+        assert list(texts(folder, name).documents()) == [LINE] * 9
+
+
 @pytest.mark.parametrize("start", [b"", BOM_UTF8])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path, start, end):

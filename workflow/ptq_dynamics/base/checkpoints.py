@@ -18,6 +18,7 @@ BESIDE = {
     "quant_config.json": "AWQ",
     "hf_quant_config.json": "ModelOpt",
 }
+ADAPTER = "adapter_config.json"  # transformers adds its weights where peft is installed
 # Types of whole numbers and of floating-point codes in safetensors.
 WHOLE, CODES = re.compile(r"[IU]\d+"), re.compile(r"F[468](_\w+)?")
 # Masks and positions, which older checkpoints hold as whole numbers.
@@ -33,13 +34,14 @@ def weight_files(folder: Path) -> list[Path]:
     if not (folder / SAFE).is_file() and index.is_file():
         try:
             places = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-            names = sorted({*map(str, places)}) or names
+            names = sorted({str(Path(str(each))) for each in places}) or names
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise Problem(f"{index} is no index ({reason}); save the model again") from None
     for name in names:
         if Path(name).name != name:
-            raise Problem(f"{index} names {name!r} in another folder; save the model again")
+            why = f"names {name!r}, which is not a file beside it by its name"
+            raise Problem(f"{index} {why}; save the model again")
         if not (folder / name).is_file():
             raise Problem(f"{folder} lacks {name}; save the whole model with save_pretrained")
     return [folder / name for name in names]
@@ -70,8 +72,11 @@ def require_plain(place: object, folder: Path, tensors: Forms = NONE) -> None:
 
 
 def require_plain_names(place: object, names: Iterable[str]) -> None:
-    """Raise `Problem` if one of the files of a checkpoint describes quantized weights."""
-    for name in sorted(BESIDE.keys() & {*names}):
+    """Raise `Problem` if one of the files of a checkpoint describes quantized weights, or an
+    adapter."""
+    if ADAPTER in (every := {*names}):
+        raise Problem(f"{place} has an adapter ({ADAPTER}); merge it, or remove what is left of it")
+    for name in sorted(BESIDE.keys() & every):
         raise _quantized(place, f"{name}, method {BESIDE[name]}")
 
 

@@ -33,7 +33,7 @@ from ptq_dynamics.train.architectures.given import Given
 SCALE, FIGURE, RUN = "own", "quantization", "run"
 LOCK = Path("families.lock.json")
 # Files that `datasets` reads; other files are text.
-TABLES = (".jsonl", ".json", ".parquet")
+TABLES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 DATA_SET = r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})"
 REPORT = Path("README.md")
 FEWEST, LEAST = 4, 256  # blocks, and tokens, of validation text
@@ -225,8 +225,12 @@ def _text(place: str, root: Path) -> dict[str, Any]:
             raise Problem(f"--text is {place!r}: must be a file, a folder, or OWNER/NAME@COMMIT")
         return {"dataset": {"path": named[1], "revision": named[2]}}
     folder, name = (path, None) if path.is_dir() else (path.parent, path.name)
-    files = folders.listed(folder, lambda each: name in (None, each))
-    top, tables = _relative(folder, root), [each for each in files if each.name.endswith(TABLES)]
+    files = folders.listed(folder, lambda each: each == name or (not name and each[0] != "."))
+    tables = [each for each in files if each.name.lower().endswith(TABLES)]
+    others = {*os.listdir(folder)} - {each.name for each in tables or files}
+    if others and not name:
+        print(f"--text: left out are {', '.join(sorted(others))}")
+    top = _relative(folder, root)
     about = {"folder": top, "files": [asdict(each) for each in tables or files]}
     return about | ({"dataset": {"path": f"./{top}"}} if tables else {})
 

@@ -136,7 +136,7 @@ def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTraine
 def _read(folder: Path, **options: Any) -> PreTrainedModel:
     """Read a model without moving it to a device; see `plain`."""
     options |= {"output_loading_info": True}
-    about = packed.config(folder).get("quantization_config", {})
+    about = packed.config(folder).get("quantization_config") or {}
     is_compressed = about.get("quant_method") == packed.COMPRESSED
     if is_compressed and not packed.on_grids(about):
         auto: Any = AutoModelForCausalLM

@@ -1,5 +1,6 @@
 """A corpus from public data sets with a public tokenizer (section 4), as at scale paper."""
 
+import glob
 import json
 import os
 import time
@@ -38,8 +39,8 @@ class DatasetSource(Strict):
     @property
     def place(self) -> str:
         """The name of the data set, or the path of its file or folder."""
-        local = Path(self.path, self.data_files or "").resolve()
-        return str(local) if self.path.startswith(LOCAL) else self.path
+        local = os.path.abspath(Path(self.path, self.data_files or ""))
+        return local if self.path.startswith(LOCAL) else self.path
 
     def open(self) -> Any:
         """Return the rows as a `datasets.IterableDataset`."""
@@ -48,6 +49,8 @@ class DatasetSource(Strict):
         # It logs what it raises as well.
         logging.set_verbosity(logging.CRITICAL)
         about = self.model_dump(exclude={"field", "skip"})
+        if Path(self.place).is_file():
+            about["data_files"] = glob.escape(self.place)  # else a pattern
         with self._readable():
             return load_dataset(**about, split="train", streaming=True).skip(self.skip)
 

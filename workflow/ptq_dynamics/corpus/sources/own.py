@@ -33,7 +33,7 @@ class Texts(Strict):
             yield from self.dataset.texts(self.dataset.open())
         for name in (each.name for each in self.files if each.size):
             path = Path(self.folder, name)
-            text = "" if path.suffix == ".parquet" else read(path)
+            text = "" if path.suffix.lower() == ".parquet" else read(path)
             if self.dataset is None:
                 yield from (f"{each.strip()}\n" for each in text.split("\n\n") if each.strip())
             else:
