@@ -27,9 +27,8 @@ def measurements(
     scale: str | None = None,
     project: Path = Path(),
 ) -> "pd.DataFrame":
-    """Return the measurements of a figure, or of trajectories × metrics × quantizers and full
-    precision, as a table with the columns of `measurements.csv`. `project` is a folder with
-    `config/`. Raises `Problem` if a result is not built."""
+    """Return the rows of `measurements.csv` of a figure, or of trajectories × metrics × quantizers
+    and full precision. Raises `Problem` if a result is not built."""
     from ptq_dynamics.measure.measurements import join
 
     if figure is None and not (trajectories and metrics):
@@ -46,8 +45,6 @@ def measurements(
         require("quantizers", "quantizer", query.quantizers, plan.site.config.quantizers)
         require("metrics", "metric", query.metrics, get_args(Metric))
         series, inputs = plan.figures.measured([query])
-        results = {
-            label: [manifest.read(Path(path)) for path in paths] for label, paths in inputs.items()
-        }
+        results = {name: [manifest.read(Path(p)) for p in paths] for name, paths in inputs.items()}
         table = join(series, results)
     return table[table.metric.isin(query.metrics)].reset_index(drop=True)
