@@ -12,11 +12,9 @@ VENV := .venv
 PROFILE ?=
 KNOWN := SCALE FIGURES SEEDS DEEP PROFILE PYTHON WORKERS KILLS SWEEP EDITS_SEED VENV
 GIVEN := $(foreach each,$(MAKEOVERRIDES),$(if $(findstring =,$(each)),$(firstword $(subst =, ,$(subst :=,=,$(each))))))
-# Unknown names in small letters, or parts of known names; others may be variables of the environment.
-WRONG := $(firstword $(foreach each,$(filter-out $(KNOWN),$(GIVEN)),\
-	$(if $(or $(filter $(each),$(shell echo '$(each)' | tr A-Z a-z)),$(findstring $(each),$(KNOWN))),$(each))))
+WRONG := $(firstword $(filter-out $(KNOWN),$(GIVEN)))
 ifneq ($(WRONG),)
-$(error make has no variable '$(WRONG)'; it has: $(KNOWN))
+$(error make has no variable '$(WRONG)'; it has: $(KNOWN); set variables of other programs before make)
 endif
 # A profile is a name in profiles/, or a path.
 PLACE := $(if $(PROFILE),$(shell for each in "profiles/$(PROFILE)" "$(PROFILE)"; do \

@@ -284,10 +284,10 @@ FINALS = [
     (".", {"global_step": 7}, 7, None),
     (".", {"log_history": [{"loss": 1.0}, {"step": 7.0}, None, {"step": "8"}]}, 7, None),
     ("checkpoint-final", {"global_step": 7}, 7, None),
-    ("checkpoint-final", {}, 6, "nothing tells its step; to measure it, move it to"),
+    ("checkpoint-final", {}, 6, "no file has its step; to measure it, move it to"),
     ("best", {"global_step": 7}, 6, "its name has no step; to measure it, move it to"),
     (".", {"global_step": 6}, 6, "checkpoint-6 has its step, but other weights"),
-    (".", {"max_steps": 7, "log_history": {"step": 7}}, 6, "nothing tells its step"),
+    (".", {"max_steps": 7, "log_history": {"step": 7}}, 6, "no file has its step"),
 ]
 
 

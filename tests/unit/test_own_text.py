@@ -49,7 +49,7 @@ def texts(folder, name):
         ("a.txt", LINE.encode("utf-16"), f"a.txt {WIDE} (byte 0)"),
         ("a.txt", LINE.encode("utf-16-le"), f"a.txt {WIDE} (byte 1)"),
         ("a.txt", "слова и слова".encode("utf-16-le"), f"a.txt {WIDE} (byte 11)"),
-        ("a.txt.gz", gzip.compress(LINE.encode()), "a.txt.gz is not UTF-8 (byte 1)"),
+        ("a.txt.gz", gzip.compress(LINE.encode(), mtime=0), "a.txt.gz is not UTF-8 (byte 1)"),
         ("a.jsonl", ROWS.encode() + b'\n{"text": "\xff"}', "a.jsonl is not UTF-8 (byte 379)"),
         ("a.jsonl", ROWS.encode("utf-16"), f"a.jsonl {WIDE} (byte 0)"),
         ("a.jsonl", f'{ROWS}\n{{"text": 3'.encode(), "a.jsonl cannot be read: "),

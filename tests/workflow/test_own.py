@@ -8,6 +8,7 @@ from pathlib import Path
 from subprocess import run
 
 import pytest
+from ptq_dynamics import measurements
 from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from safetensors.torch import load_file, save_file
 
@@ -95,12 +96,12 @@ def test_one_command_gives_picture_table_and_words(measured):
     rows = rows_of(out / OUTPUTS[2])
     runs = [row for row in rows if row["trajectory"] == "run" and row["metric"] == "loss"]
     full = [row for row in runs if row["quantizer"] == "fp"]
-    assert [int(row["step"]) for row in full] == [60, 120]
-    assert [row["phase"] for row in full] == ["stable", "cooldown"]
-    tokens = [int(row["tokens"]) for row in full]
-    assert tokens == [60 * 8 * 64, 120 * 8 * 64]
+    assert [row["step"] + row["phase"] for row in full] == ["60stable", "120cooldown"]
+    assert [int(row["tokens"]) for row in full] == [60 * 8 * 64, 120 * 8 * 64]
     assert float(full[0]["lr"]) == 3e-3 and float(full[-1]["lr"]) == 0.0
     assert {row["step"] for row in rows if row["trajectory"] == "last-2"} == {"120"}
+    table = measurements(trajectories=["run"], metrics=["loss"], project=out)  # from elsewhere
+    assert table.value.tolist() == [float(row["value"]) for row in full]
 
 
 def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):

@@ -1,4 +1,4 @@
-"""Files of a checkpoint: which hold its weights, and whether these are quantized already."""
+"""Files of a checkpoint: those with its weights, and those that show quantized weights."""
 
 import json
 import re
@@ -19,9 +19,9 @@ BESIDE = {
     "hf_quant_config.json": "ModelOpt",
 }
 ADAPTER = "adapter_config.json"  # transformers adds its weights where peft is installed
-# Types of whole numbers and of floating-point codes in safetensors.
+# Types of integers and of floating-point codes in safetensors.
 WHOLE, CODES = re.compile(r"[IU]\d+"), re.compile(r"F[468](_\w+)?")
-# Masks and positions, which older checkpoints hold as whole numbers.
+# Masks and positions, which are integers in older checkpoints.
 BUFFER = re.compile(r"(bias|mask|ids|positions?|num_batches_tracked)$")
 Forms = Mapping[str, tuple[str, Sequence[int]]]  # type in safetensors, and shape, by tensor
 NONE: Forms = {}

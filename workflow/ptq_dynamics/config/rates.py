@@ -1,4 +1,4 @@
-"""Learning rates and phases of own checkpoints, as far as files tell them."""
+"""Learning rates and phases of own checkpoints, from files beside them."""
 
 import csv
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ def _scheduled(path: Path) -> float | None:
     import torch
 
     try:
-        # Plain numbers; torch refuses what could run code.
+        # The file has plain numbers; torch refuses pickles that could run code.
         rate = float(torch.load(path, map_location="cpu", weights_only=True)["_last_lr"][0])
     # torch raises many types of errors.
     except Exception:

@@ -62,7 +62,7 @@ def _lock(path: Path, lost: Callable[[Any], None] | None = None) -> SoftFileLeas
 
 @contextmanager
 def if_free(path: Path) -> Iterator[bool]:
-    """Hold the lease `path` unless another process does; yield whether this one has it."""
+    """Hold the lease `path` if it is free; yield whether this process has the lease."""
     lock = _lock(path)
     with suppress(Timeout, OSError):
         lock.acquire(timeout=POLL)

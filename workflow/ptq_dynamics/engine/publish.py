@@ -75,7 +75,7 @@ def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[],
 
 
 def clear(paths: Paths) -> None:
-    """Remove what killed or stopped jobs left of a published result; the caller has its lease.
+    """Remove work folders that killed jobs left of a published result; the caller has its lease.
     Work of other specifications stays, as an edit may be undone, and so does that on dropped files.
     Raises `Problem` if there is no result."""
     made = record.read(paths.record)

@@ -78,7 +78,7 @@ def left_out(folder: Path, pattern: re.Pattern[str]) -> list[str]:
             why = "its name has no step"
         else:
             name = steps.get(final_step(path) or 0)
-            why = f"{name} has its step, but other weights" if name else "nothing tells its step"
+            why = f"{name} has its step, but other weights" if name else "no file has its step"
         lines.append(f"{path} is left out: {why}{mend}")
     return lines
 
@@ -88,7 +88,7 @@ def _is_final(path: Path, folder: Path) -> bool:
 
 
 def _others(folder: Path, known: Collection[Path]) -> list[Path]:
-    """Return the subfolders and the folder itself that have a model and are not known."""
+    """Return the other folders with a model: subfolders, and the folder itself."""
     every = [*sorted(each for each in folder.iterdir() if each.is_dir()), folder]
     return [
         path
@@ -118,16 +118,15 @@ def twin(folder: Path, others: Iterable[Path]) -> Path | None:
 
 
 def final_step(folder: Path) -> int | None:
-    """Return the step that trainer_state.json tells, or else the last one of its log."""
+    """Return the step in trainer_state.json, or else the last step of its log."""
     known = state(folder)
     logged = (entry["step"] for entry in known["log_history"])
     return known["global_step"] or max(logged, default=None)
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """Return `global_step`, `num_input_tokens_seen` and `log_history` of trainer_state.json, and
-    `best_global_step` where it has that. Numbers that are missing or invalid are None; entries
-    without a step are left out."""
+    """Return `global_step`, `num_input_tokens_seen`, `log_history` and any `best_global_step` of
+    trainer_state.json. Invalid numbers become None; entries without a step are left out."""
     content = json_object(folder / STATE)
     found: dict[str, Any] = {key: _count(content.get(key)) for key in (STEP, TOKENS)}
     found |= {key: _count(content[key]) for key in (BEST,) if key in content}
@@ -153,7 +152,7 @@ def _count(value: object) -> int | None:
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file, empty if there is none. Raises `Problem` if it is no object."""
+    """Return the object in a JSON file, empty without a file. Raises `Problem` if it is invalid."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
     except (ValueError, TypeError) as error:

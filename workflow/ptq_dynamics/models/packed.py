@@ -126,7 +126,7 @@ def _compressed(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
 
 def gptq(tensors: dict[str, Tensor], bits: int, less: int = 0) -> dict[str, Grid]:
     """Return the layers in the format of GPTQModel, and remove their entries from `tensors`.
-    AutoGPTQ packs zero points `less` 1."""
+    AutoGPTQ packs each zero point minus 1, so `less` is 1."""
     return {name: _gptq(name, tensors, bits, less) for name in _with(tensors, ".qweight")}
 
 

@@ -76,7 +76,7 @@ def parting(one: Path, other: Path) -> str | None:
 
 
 def _machine(account: Record) -> dict[str, Any]:
-    """Return what the last bits of a result depend on besides its specification."""
+    """Return what decides the last bits of a result, besides its specification."""
     names = ("processor", "vector", "capability", "precision", "variables", "python")
     found = {name: getattr(account.machine, name) for name in names}
     found |= {"device": account.device.name or account.device.kind, "tf32": account.device.tf32}

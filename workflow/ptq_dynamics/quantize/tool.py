@@ -23,7 +23,7 @@ class ForeignGptq(Calibrated, Grouped):
     scripts: ClassVar[tuple[str, ...]] = ("quantize.foreign.worker",)
     # The only Python for which the library has wheels, or None if any can install it.
     python: ClassVar[str | None] = None
-    # What packed zero points are less than the zero points.
+    # The difference between zero points and packed zero points.
     less: ClassVar[int] = 0
 
     bits: Literal[2, 3, 4, 8]

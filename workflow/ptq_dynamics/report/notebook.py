@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import read_yaml, require
 from ptq_dynamics.engine import checkout, manifest
 from ptq_dynamics.measure.names import Metric
@@ -25,23 +27,24 @@ def measurements(
     scale: str | None = None,
     project: Path = Path(),
 ) -> "pd.DataFrame":
-    """Return what was measured for a figure, or for trajectories × metrics × quantizers, as a table
-    with the columns of `measurements.csv`; raises `Problem` if a result is not built."""
+    """Return the rows of `measurements.csv` of a figure, or of trajectories × metrics × quantizers
+    and full precision. Raises `Problem` if a result is not built."""
     from ptq_dynamics.measure.measurements import join
 
-    folder = Path(os.path.relpath(project / "config"))
-    choice = read_yaml(folder / "config.yaml") | ({"scale": scale} if scale else {})
-    plan = planned({**choice, "figures": "all"}, folder, Path(os.path.relpath(checkout.ROOT)))
-    query = Query(tuple(trajectories), tuple(metrics), tuple(quantizers), seeds)
-    if figure is not None:
-        require("figure", "figure", [figure], plan.site.config.figures)
-        query = plan.site.config.figures[figure].query
-    require("trajectories", "trajectory", query.trajectories, plan.site.timeline.trajectories)
-    require("quantizers", "quantizer", query.quantizers, plan.site.config.quantizers)
-    require("metrics", "metric", query.metrics, get_args(Metric))
-    series, inputs = plan.figures.measured([query])
-    results = {
-        label: [manifest.read(project / path) for path in paths] for label, paths in inputs.items()
-    }
-    table = join(series, results)
+    if figure is None and not (trajectories and metrics):
+        raise Problem("name a figure, or trajectories and metrics")
+    with chdir(project):
+        choice = read_yaml(Path("config/config.yaml")) | ({"scale": scale} if scale else {})
+        root = Path(os.path.relpath(checkout.ROOT))
+        plan = planned({**choice, "figures": "all"}, Path("config"), root)
+        query = Query(tuple(trajectories), tuple(metrics), tuple(quantizers), seeds)
+        if figure is not None:
+            require("figure", "figure", [figure], plan.site.config.figures)
+            query = plan.site.config.figures[figure].query
+        require("trajectories", "trajectory", query.trajectories, plan.site.timeline.trajectories)
+        require("quantizers", "quantizer", query.quantizers, plan.site.config.quantizers)
+        require("metrics", "metric", query.metrics, get_args(Metric))
+        series, inputs = plan.figures.measured([query])
+        results = {name: [manifest.read(Path(p)) for p in paths] for name, paths in inputs.items()}
+        table = join(series, results)
     return table[table.metric.isin(query.metrics)].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""Whether checkpoints can be averaged: they may differ only in the values of their weights."""
+"""Checks before averages: checkpoints may differ only in the values of their weights."""
 
 import json
 import re
@@ -12,8 +12,7 @@ from ptq_dynamics.base.checkpoints import CONFIG
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.train.weights import Weights
 
-# Entries of configurations that do not change the losses of a model with given weights. The types
-# of tensors are compared in the files of weights.
+# Entries of configurations that change no loss. Types of tensors are compared in their files.
 HARMLESS = re.compile(
     r"\w*_version|_name_or_path|architectures|(torch_)?dtype|use_cache|\w+_token_id|\w*dropout|"
     r"\w+_pdrop|initializer_range|return_dict|problem_type|router_aux_loss_coef|"
@@ -25,8 +24,7 @@ SHOWN = 4  # differences that an error names
 
 
 def require_one_model(one: Weights, other: Weights) -> None:
-    """Raise `Problem` if two checkpoints differ in configuration, tokenizer, or names, types or
-    shapes of tensors."""
+    """Raise `Problem` if configuration, tokenizer or forms of tensors of two checkpoints differ."""
     for what, names in _differences(one, other):
         if names:
             shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
@@ -60,7 +58,7 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _content(path: Path) -> Any:
-    """Return what a file of a tokenizer says, in whatever format it is written."""
+    """Return the content of a file of a tokenizer, in any format."""
     if path.name != FAST:
         return json.loads(path.read_text()) if path.suffix == ".json" else path.read_bytes()
     from tokenizers import Tokenizer
