@@ -79,7 +79,8 @@ class Errors:
         peak, last = self.values[self.phases == "stable"][-BEFORE:], float(self.values[-1])
         level, variance = float(peak.mean()), 1 + 1 / len(peak)
         half, gap = self.half(variance), last - level
-        said = f"{level:.3g} % over the last {len(peak)} at the peak rate"
+        when = f"over the last {len(peak)}" if len(peak) > 1 else "in the one checkpoint"
+        said = f"{level:.3g} % {when} at the peak rate"
         said += " before the first decay" if "restart" in self.phases else ""
         said += f", and {last:.3g} % at the end: {difference(gap, half)}"
         # A level within its noise of zero can divide nothing.

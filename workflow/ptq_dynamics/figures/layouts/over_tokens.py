@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Layout, Reads, Some
+from ptq_dynamics.figures.settings import METHODS
 from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
 
@@ -99,7 +100,10 @@ def _described(data: Any, quantizer: str) -> str:
     from ptq_dynamics.figures.verdict import Errors, difference
     from ptq_dynamics.measure.measurements import contributions, mean_and_error
 
-    called, run, used = data.called[quantizer], data.labels[0], data.draws[quantizer][0]
+    called, run, shown = data.called[quantizer], data.labels[0], data.quantizers[quantizer]
+    if called == f"{shown.bits}-bit" and shown.method != "recipe":
+        called += f" {METHODS.get(shown.method, shown.method.upper())}"
+    used = shown.draws[0]
     own = data.table[data.table.quantizer == used].sort_values(names.STEP, na_position="first")
     rows, losses = (own[own.metric == each] for each in (names.QUANTIZATION_ERROR, names.LOSS))
     mine = rows[rows.trajectory == data.curves[run][0]]
@@ -113,7 +117,7 @@ def _described(data: Any, quantizer: str) -> str:
         of, loss = (t[t.trajectory == members[-1]].iloc[-1] for t in (rows, losses))
         blocks = contributions(names.LOSS, series[members[-1]], data.inputs)
         ends.append(blocks[loss.checkpoint_id])
-        level = f"a {called} loss of {loss.value:.4f} nats/token"
+        level = f"a quantized loss of {loss.value:.4f} nats/token"
         if label == run:
             said += f". The run ends with {level}"
             continue
