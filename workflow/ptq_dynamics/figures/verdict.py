@@ -10,13 +10,13 @@ higher. Tests in a fixed order need no correction for their number."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import hypot, inf, isfinite
+from math import hypot, inf, isfinite, isqrt
 
 import numpy as np
 
 BEFORE = 3  # checkpoints at the peak rate whose mean is the level
 COVERS = 0.95  # probability of intervals
-PARTED = 4  # least number of differences of neighbours that are parted in halves
+PARTS = 3  # of a run, at most, with a scatter of their own; fewer if each has few differences
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Errors:
 
     @cached_property
     def scatter(self) -> float:
-        """The standard deviation of a checkpoint's error about its expected value: of the half of
-        the run where neighbours differ more, and no less than the error over blocks of text."""
+        """The standard deviation of a checkpoint's error about its expected value: of the part of
+        the run where neighbours differ most, and no less than the error over blocks of text."""
         pairs = self._pairs
-        halves = np.array_split(pairs, 2) if len(pairs) >= PARTED else [pairs]
-        largest = max(float((each**2).mean() / 2) for each in halves) if len(pairs) else inf
+        parts = np.array_split(pairs, max(1, min(PARTS, isqrt(len(pairs)))))
+        largest = max(float((each**2).mean() / 2) for each in parts) if len(pairs) else inf
         return max(largest**0.5, self._of_blocks)
 
     def half(self, variance: float) -> float:
