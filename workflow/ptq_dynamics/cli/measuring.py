@@ -3,11 +3,11 @@
 import os
 import re
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import constants
 from pydantic import ValidationError
@@ -22,13 +22,16 @@ from ptq_dynamics.corpus.sources.own import Texts
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import FINDING, PICTURES
+from ptq_dynamics.figures.settings import FINDING, METHODS, PICTURES
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
-from ptq_dynamics.measure.names import FULL_PRECISION, MEASUREMENTS
+from ptq_dynamics.measure.names import ACCURACY, FULL_PRECISION, MEASUREMENTS
 from ptq_dynamics.provenance.state import find
 from ptq_dynamics.train.architectures.given import Given
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SCALE, FIGURE, RUN = "own", "quantization", "run"
 LOCK = Path("families.lock.json")
@@ -54,11 +57,13 @@ def measure(arguments: Namespace) -> bool:
         assert isinstance(shape.model, Given)
         about = f"{shape.model.name} ({shape.model.total:,} parameters)"
         tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
-        each = f"each in {', '.join(quantizers)}, on {tokens:,} tokens"
-        print(f"{len(points)} checkpoints of {about}, {each}")
+        text = arguments.text or (f"scale {arguments.scale}" if arguments.scale else "docstrings")
+        each = f"each in {', '.join(quantizers)}, on {tokens:,} tokens of {text}"
+        about = f"{len(points)} checkpoints of {about}, {each} in blocks of {shape.context:,}"
+        print(about)
         if any(each.state != "up to date" for each in find(plan, plan.last())):
             _build(plan, quantizers, profile)
-        print(f"\n{_report(plan, figure)}\n")
+        print(f"\n{_report(plan, figure, f'{about}.')}\n")
     print(f"written: {out / REPORT}, {out / plan.site.results / MEASUREMENTS}")
     return True
 
@@ -251,8 +256,8 @@ def _build(plan: Plan, quantizers: list[str], profile: Path) -> None:
     chosen.build(Path(), ["figures"], profile)
 
 
-def _report(plan: Plan, figure: Job) -> str:
-    """Write a page with picture, finding and numbers; return the finding."""
+def _report(plan: Plan, figure: Job, about: str) -> str:
+    """Write a page with picture, finding, settings and numbers; return finding and settings."""
     from ptq_dynamics.measure import measurements
 
     site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])
@@ -271,8 +276,29 @@ def _report(plan: Plan, figure: Job) -> str:
             f" The learning rate of {unknown} of {len(own)} checkpoints is not known; give --lr."
         )
     text = numbers.reset_index(0).to_string(index=False, na_rep="", float_format="{:.4g}".format)
-    about = site.config.figures[FIGURE]
-    picture = f"![{about.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
-    parts = [f"# {about.title}", picture, about.caption, words, f"```\n{text}\n```"]
+    of = site.config.figures[FIGURE]
+    picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
+    words += "\n\n" + " ".join([about, *_settings(plan, table[~is_full])])
+    parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
+    right = table[table.metric == ACCURACY]
+    if len(right):
+        percent = (100 * right[each] for each in ("value", "stderr"))
+        cells = [f"{a:.1f} ± {b:.1f}" for a, b in zip(*percent, strict=True)]
+        scores = right.assign(cell=cells).set_index([*key, "task", "quantizer"]).cell.unstack()
+        parts += ["Accuracy in per cent, ± one standard error:", f"```\n{scores.to_string()}\n```"]
     write_atomically(REPORT, "\n\n".join(parts) + "\n")
     return words
+
+
+def _settings(plan: Plan, table: "DataFrame") -> Iterator[str]:
+    """Yield a sentence on each quantizer, and on the matrices that it left in full precision."""
+    *_, last = plan.site.timeline.shards(RUN)
+    for one in table.drop_duplicates("quantizer").to_dict("records"):
+        job = plan.measuring.measure(RUN, one["quantizer"], last, plan.measuring.seed(RUN))
+        method = METHODS.get(one["method"], one["method"].upper())
+        said = f"{one['quantizer']} is {method} with {one['bits']} bits"
+        if isinstance(size := one["group_size"], int):
+            said += f" and groups of {size} weights"
+        for left in list(manifest.read(job.paths.manifest).facts.get("left_out", {}).values())[:1]:
+            said += f"; {len(left)} matrices stay in full precision, such as {left[0]}"
+        yield f"{said}."

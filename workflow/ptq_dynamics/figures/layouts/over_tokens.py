@@ -1,17 +1,15 @@
 """Metrics along runs against tokens."""
 
-from math import exp, hypot
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Layout, Reads, Some
+from ptq_dynamics.figures.settings import METHODS
 from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
 
 WAY = "Share of the end's weights"
 WIDEST, NARROWEST = 3.2, 0.8  # widths in points of lines that may overlap
-BEFORE = 3  # checkpoints before the decay whose mean is compared with the end
-COVERS = 1.96  # standard errors in half an interval of 95 %
 
 
 class OverTokensOptions(Strict):
@@ -99,39 +97,33 @@ def _ranks(data: Any) -> Any:
 
 def _described(data: Any, quantizer: str) -> str:
     """Describe errors of the first curve, a run, before and after decay; and its averages."""
-    called, run = data.called[quantizer], data.labels[0]
-    own = data.table[data.table.quantizer == data.draws[quantizer][0]].sort_values(names.STEP)
+    from ptq_dynamics.figures.verdict import Errors, difference
+    from ptq_dynamics.measure.measurements import contributions, mean_and_error
+
+    called, run, shown = data.called[quantizer], data.labels[0], data.quantizers[quantizer]
+    if called == f"{shown.bits}-bit" and shown.method != "recipe":
+        called += f" {METHODS.get(shown.method, shown.method.upper())}"
+    used = shown.draws[0]
+    own = data.table[data.table.quantizer == used].sort_values(names.STEP, na_position="first")
     rows, losses = (own[own.metric == each] for each in (names.QUANTIZATION_ERROR, names.LOSS))
     mine = rows[rows.trajectory == data.curves[run][0]]
-    stable = mine[mine.phase == "stable"].tail(BEFORE)
-    before = stable if len(stable) else mine.head(1)
-    # Errors scatter between checkpoints more than between blocks of text.
-    noise = float(before.value.std()) if len(before) > 1 else 0.0
-    level, last = float(before.value.mean()), float(mine.value.iloc[-1])
-    error = hypot(float((before.stderr**2).sum() ** 0.5), noise * len(before) ** 0.5) / len(before)
-    final = hypot(float(mine.stderr.iloc[-1]), noise)
-    said = f"{called}: the error is {_percent(last, final)} at the end"
-    if len(mine) > 1:
-        when = f"over the last {len(stable)} at the peak rate" if len(stable) else "at first"
-        when += " before the first decay" if len(stable) and "restart" in {*mine.phase} else ""
-        said = f"{called}: the error is {_percent(level, error)} {when}"
-        said += f", and {_percent(last, final)} at the end"
-        # A ratio to a level near zero has no meaning.
-        if level > 2 * error and last > 0:
-            ratio, spread = last / level, hypot(error / level, final / last)
-            low, high = ratio * exp(-COVERS * spread), ratio * exp(COVERS * spread)
-            said += f", {ratio:.2f} times as large [{low:.2f}, {high:.2f}]"
-        later = mine[mine.step > before.step.max()]
-        is_above = (later.value > level + 2 * hypot(error, noise))[::-1].cummin()[::-1]
-        if is_above.any():
-            said += f". From step {later.step[is_above].min():,} on it is higher"
+    placed = mine[mine.step.notna() & (mine.phase != "warmup")]
+    mine = placed if len(placed) else mine.tail(1)
+    value, noise = (100 * mine[each].to_numpy(float) for each in (names.VALUE, names.ERROR))
+    errors = Errors(mine.phase.to_numpy(), mine.step.to_numpy(), value, noise)
+    series = {each.trajectory: each for each in data.settings.series if each.quantizer == used}
+    said, ends = errors.verdict(called), list[Any]()
     for label, members in data.curves.items():
-        of, loss = (t[t.trajectory == members[-1]].value.iloc[-1] for t in (rows, losses))
-        what = "The run ends with" if label == run else f"The {label} has"
-        said += f". {what} an error of {100 * of:.2g} %"
-        said += f" and a {called} loss of {loss:.4f} nats/token"
+        of, loss = (t[t.trajectory == members[-1]].iloc[-1] for t in (rows, losses))
+        blocks = contributions(names.LOSS, series[members[-1]], data.inputs)
+        ends.append(blocks[loss.checkpoint_id])
+        level = f"a quantized loss of {loss.value:.4f} nats/token"
+        if label == run:
+            said += f". The run ends with {level}"
+            continue
+        gap = difference(100 * of.value - value[-1], errors.half(2))
+        lower, error = mean_and_error(ends[-1] - ends[0])
+        apart = difference(lower, 2 * error, "", ".4f")
+        said += f". The {label} has an error of {100 * of.value:.3g} % ({gap} from the end)"
+        said += f" and {level} ({apart} from the end)"
     return f"{said}."
-
-
-def _percent(value: float, error: float) -> str:
-    return f"{100 * value:.2g} ± {100 * error:.1g} %"
