@@ -16,6 +16,7 @@ import sysconfig
 import tomllib
 from collections.abc import Mapping
 from importlib.metadata import Distribution, distributions, requires
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -37,6 +38,8 @@ NETWORK = [
     *("proxy", "cert", "client-cert", "timeout", "default-timeout", "retries"),
     *("cache-dir", "no-cache-dir"),
 ]
+# The feature of using the system's certificates, which early versions of pip lack.
+TRUST = "truststore"
 IMPORT = """
 import importlib, sys
 sys.path[:0] = filter(None, sys.argv[1:2])
@@ -84,6 +87,9 @@ def isolate() -> None:
     os.environ["PIP_CONFIG_FILE"] = os.devnull  # no file is read
     for section in ("global", "install", ":env:"):  # the last one wins
         for name, value in settings.get(section, {}).items():
+            is_trust = name == "use-feature" and TRUST in value.split()
+            if is_trust and find_spec(f"pip._vendor.{TRUST}"):
+                os.environ["PIP_USE_FEATURE"] = TRUST
             if name in NETWORK and value:
                 os.environ[f"PIP_{name.upper().replace('-', '_')}"] = value
 

@@ -69,19 +69,25 @@ def test_a_later_release_leaves_an_archive_and_adds_what_differs(tmp_path, monke
     assert pack(built({"new": 1}), released) == released / CHANGES
     assert content(released / CHANGES) == {f"{RUN}/record.json"}
     assert (released / RELEASE).read_bytes() == first
-    with unpacked(released) as folder:
-        for result in (RUN, LOSSES):
-            text = Path(result, "record.json").read_text()
-            assert (folder / result / "record.json").read_text() == text
-            found = manifest.read(folder / result / "manifest.json")
-            assert found.text() == Path(result, "manifest.json").read_text()
-            assert found.harm(deep=True) is None
-            assert found.dropped() == found.files.keys() & {"model.bin"}
+    for place in (released, released / RELEASE, released / CHANGES):
+        with unpacked(place) as folder:
+            for result in (RUN, LOSSES):
+                text = Path(result, "record.json").read_text()
+                assert (folder / result / "record.json").read_text() == text
+                found = manifest.read(folder / result / "manifest.json")
+                assert found.text() == Path(result, "manifest.json").read_text()
+                assert found.harm(deep=True) is None
+                assert found.dropped() == found.files.keys() & {"model.bin"}
     # Where most bytes differ, the archive is written again, with nothing twice.
     assert pack(built(seed=2), released) == released / RELEASE
     records = {f"{result}/record.json" for result in (RUN, LOSSES)}
-    assert content(released / RELEASE) == {
-        *records,
-        f"{RUN}/curve.csv",
-        f"{LOSSES}/losses.safetensors",
-    }
+    every = {*records, f"{RUN}/curve.csv", f"{LOSSES}/losses.safetensors"}
+    assert content(released / RELEASE) == every
+    # Without changes, nothing is written; a damaged archive is written again.
+    (released / CHANGES).unlink()
+    whole = (released / RELEASE).read_bytes()
+    assert pack(built(seed=2), released) == released / RELEASE
+    assert not (released / CHANGES).exists()
+    (released / RELEASE).write_bytes(whole[:500])
+    assert pack(built(seed=2), released) == released / RELEASE
+    assert content(released / RELEASE) == every

@@ -162,6 +162,11 @@ BAD = {
         put("fig04", "title", value="At {peak_lr of constant-3e3}"),
         ["fig04.title: no run or average 'constant-3e3'; the nearest: constant-3e-3"],
     ),
+    "a value that is misspelled": (
+        "figures.yaml",
+        put("fig04", "title", value="At {peak-lr of constant-3e-3}"),
+        ["fig04.title has {peak-lr of constant-3e-3}, but constant-3e-3 has no number peak-lr"],
+    ),
     "a value that is no number": (
         "figures.yaml",
         put("fig04", "title", value="At {schedule of constant-3e-3}"),
@@ -316,7 +321,7 @@ def test_rates_in_figures_and_claims_follow_the_runs(folder):
     edit_yaml(folder / "runs.yaml", put("runs", "constant-1e-2", "peak_lr", value=0.02))
     edit_yaml(folder / "runs.yaml", put("runs", "constant-3e-3", "peak_lr", value=0.0025))
     edit_yaml(folder / "families.yaml", put("families", "olmo2-7b", "peak_lr", value=7e-4))
-    edit_yaml(folder / "figures.yaml", put("fig01", "title", value="{peak_lr of olmo2-7b}, {x}"))
+    edit_yaml(folder / "figures.yaml", put("fig01", "title", value="{ peak_lr  of olmo2-7b }, {x}"))
     plans = outcome(folder, figures="all")
     figures = plans.site.config.figures
     labels = ["LR = 3e-4", "LR = 1e-3", "LR = 2.5e-3", "LR = 2e-2"]

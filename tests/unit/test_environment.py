@@ -1,5 +1,7 @@
 """Environments of tools: a failed installation costs nothing that was installed before."""
 
+import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -61,6 +63,14 @@ def test_what_is_installed_stays_until_another_is_published(install, capfd):
     second = interpreter()
     # What was half-made is gone, and so is the earlier one.
     assert second != first and installed() == [second.parent.parent.name]
+    # Its Python is gone, as after an upgrade of the machine: the remedy helps.
+    second.unlink()
+    with pytest.raises(Problem) as caught:
+        interpreter()
+    (place,) = re.findall(r"remove (\S+) and build again", str(caught.value))
+    Path(place).unlink() if Path(place).is_file() else shutil.rmtree(place)
+    assert install("second==1.0\n") == 0
+    assert interpreter() == second
 
 
 @pytest.mark.parametrize("quantizer", ["gptqmodel-4bit", "autogptq-4bit"])

@@ -165,6 +165,7 @@ def test_a_peak_rate_has_one_style_in_all_figures_where_it_is_configured():
     assert look("1e-4", "3e-4") == five[:2]
     wide = look("1e-4", "1e-1", bounds=(1e-4, 1e-1))
     assert wide == [five[0], five[4]]
+    assert len({*look("0", "3e-3")}) == 2
 
 
 # Words

@@ -142,6 +142,15 @@ def test_settings_that_are_not_of_the_network_change_nothing(install, tmp_path, 
     assert not {"target", "prefix", "root", "report"} & {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.parametrize("has", [True, False])
+def test_the_certificates_of_the_system_stay_where_pip_can_use_them(monkeypatch, has):
+    install = installer()
+    monkeypatch.setattr(install, "find_spec", lambda name: has)
+    monkeypatch.setattr(os, "environ", os.environ | {"PIP_USE_FEATURE": "fast-deps truststore"})
+    install.isolate()
+    assert os.environ.get("PIP_USE_FEATURE") == ("truststore" if has else None)
+
+
 def test_packages_elsewhere_on_the_path_are_not_those_of_the_environment(install, tmp_path):
     digest = wheel(tmp_path / "links", "tiny", "1.0")
     (archive,) = (tmp_path / "links").iterdir()

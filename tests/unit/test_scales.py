@@ -48,6 +48,11 @@ def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
         return counts.texts(plan("gpu", folder).site.config.scale)["main"]
 
     assert text_with(train=44_551_019) == main
+    # A scale of one's own that has the same text.
+    other = shutil.copy(folder / "scales/gpu.yaml", folder / "scales/mine.yaml")
+    edit_yaml(other, lambda to: to["corpora"]["main"].update(train=44_551_020))
+    with one_line("mine.yaml: corpora.main.train is 44,551,020, but its text has 44,551,019"):
+        plan("mine", folder)
     with one_line("gpu.yaml: corpora.main.train is 44,800,000, but its text has 44,551,019 tokens"):
         text_with(train=44_800_000)
     # Of other text nothing is known before the job counts it.

@@ -157,7 +157,7 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
         raise Problem(text) from None
     file = folder / "scales" / f"{chosen.scale}.yaml"
     scale: Scale = read(file, "scale")
-    counts.check(scale, counts.read(folder / counts.FILE).get(chosen.scale, {}), str(file))
+    counts.check(scale, counts.read(folder / counts.FILE), str(file))
     require(f"{file}: most_seeds", "figure", scale.most_seeds, figures)
     for name, most in scale.most_seeds.items():
         figures[name] = figures[name].model_copy(update={"headline": most})

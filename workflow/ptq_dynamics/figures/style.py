@@ -129,7 +129,7 @@ def _ranked(labels: Sequence[str], rates: tuple[float, float] | None) -> dict[st
         name, share = SEQUENTIAL.get(quantity, OTHER)
         ordered = sorted(values, key=values.__getitem__)
         places, last = [*range(len(values))], max(1, len(values) - 1)
-        if rates and quantity == "LR":
+        if rates and quantity == "LR" and min(values.values()) > 0:
             lowest, highest = rates
             last = max(last, _steps(lowest, highest))
             by_rate = [_steps(lowest, values[label]) for label in ordered]

@@ -111,10 +111,10 @@ def pack(jobs: list[Job], folder: Path) -> Path:
     """Write records and measurements into an archive in `folder`; return its path. If an earlier
     archive there has most of the bytes, write only the other files, into another archive."""
     earlier, parts = dict[str, bytes](), dict[str, bytes]()
-    if (folder / RELEASE).is_file():
-        with packed(folder / RELEASE) as archive:
-            opened = ((entry.name, archive.extractfile(entry)) for entry in archive)
-            earlier = {name: file.read() for name, file in opened if file is not None}
+    # A damaged archive has none of them.
+    with contextlib.suppress(Problem), packed(folder / RELEASE) as archive:
+        opened = ((entry.name, archive.extractfile(entry)) for entry in archive)
+        earlier = {name: file.read() for name, file in opened if file is not None}
     for job in jobs:
         result = manifest.read(job.paths.manifest)
         kept = [result.file(name) for name in result.files if name in MEASURED]
@@ -122,6 +122,8 @@ def pack(jobs: list[Job], folder: Path) -> Path:
     place, new = folder / CHANGES, {n: c for n, c in parts.items() if earlier.get(n) != c}
     if 2 * sum(map(len, new.values())) > sum(map(len, parts.values())):
         place, new = folder / RELEASE, parts
+    if not new:
+        return folder / RELEASE
     with lzma.open(place, "wb", preset=9) as file, tarfile.open(fileobj=file, mode="w") as archive:
         # Files of one kind lie together, which makes the archive smaller.
         for name in sorted(new, key=lambda name: (Path(name).name, name)):
@@ -208,6 +210,8 @@ def seeds_in(source: Path, config: Config) -> str:
 def unpacked(place: Path) -> Iterator[Path]:
     """Yield a checkout: `place`, or a folder with the files of a release in or at `place`."""
     archive = place / RELEASE if place.is_dir() else place
+    if place.name == CHANGES:
+        archive = place.with_name(RELEASE)
     if place.is_dir() and not archive.is_file():
         yield place
         return

@@ -56,7 +56,7 @@ def python(environment: manifest.Manifest) -> Path:
     """Return the interpreter of an installed environment; raise `Problem` if it is missing."""
     path = environment.folder / environment.facts["folder"] / "bin/python"
     if not path.exists():
-        raise Problem(f"{path} is missing; remove {environment.path} and build again")
+        raise Problem(f"{path} is missing; remove {environment.folder} and build again")
     return path
 
 

@@ -117,6 +117,11 @@ def by_autogptq(settings: Settings, device: str, source: Path, calibration: Any)
     kind = GPTQ_CAUSAL_LM_MODEL_MAP[model.config.model_type]
     wrapped = kind(model, quantized=False, quantize_config=config)
     wrapped.quantize(calibration, batch_size=settings.batch_size, use_cuda_fp16=False)
+    for path, each in wrapped.model.named_modules():
+        # Otherwise the library drops the last codes or zero points.
+        if hasattr(each, "qweight") and (each.infeatures % 32 or each.outfeatures % 32):
+            widths = f"{each.infeatures} and {each.outfeatures}"
+            raise JobError(f"{path} of {source}: widths {widths} are not multiples of 32")
     # The library raises an error if a Hessian cannot be inverted.
     return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
 
@@ -129,6 +134,8 @@ def load(source: Path, known: Any) -> Any:
     entries = json.loads((source / "config.json").read_text(encoding="utf-8"))
     if (kind := entries.pop("model_type")) not in known:
         raise JobError(f"architecture: {kind} is not one of {', '.join(known)}")
+    if len({*(entries.get("layer_types") or ())}) > 1:
+        raise JobError(f"{source} has layer_types, which transformers 4 does not tell apart")
     rope = dict(entries.pop("rope_parameters", None) or {})
     if "rope_theta" in rope:
         entries["rope_theta"] = entries["rotary_emb_base"] = rope.pop("rope_theta")
