@@ -49,8 +49,8 @@ def note(frame, event, argument):
         seen.clear()
     if job is None or code in seen or place.startswith("engine") or code.co_name[0] == "<":
         return
-    seen.add(code)
-    if not imports(frame):
+    if not imports(frame) and not frame.f_back.f_code.co_filename.endswith("manifest.py"):
+        seen.add(code)
         with open(os.path.join(os.environ["TRACED"], str(os.getpid())), "a") as out:
             out.write(json.dumps([job, place, code.co_firstlineno]) + "\\n")
 
