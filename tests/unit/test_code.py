@@ -147,6 +147,10 @@ FOLLOWED = {
     "relative in a function": ("def f():\n    from .far import value\n    value()", "f()"),
     "of all names": ("from p.far import *", "value()"),
     "assigned again": ("from p.far import value\nvalue = [value]", "value"),
+    "named in a condition": ("from p.far import value as a\nb = [c for c in d if (e := a)]", "e()"),
+    "named in a default": ("from p.far import value as a\ndef f(b=(c := a)): pass", "c()"),
+    "of all names that another imports": ("from p.by import *", "value()"),
+    "of a module that is passed on": ("from p import by", "list(by)"),
 }
 
 
@@ -156,21 +160,24 @@ def test_imports_of_every_form_are_followed(tmp_path, way):
     stage = f"{head}\ndef run(context):\n    return {use}\n"
     found = []
     for number in (1, 2):
-        files = {"stage": stage, "far": f"def value():\n    return {number}\n"}
+        files = {"stage": stage, "by": "from p.far import value\n"}
+        files |= {"far": f"def value():\n    return {number}\n"}
         found.append(write(tmp_path / str(number), files).code([ROOT]))
-    assert found[0].modules.keys() == {"stage", "far"} and not found[0].libraries
+    assert found[0].modules.keys() - {"by"} == {"stage", "far"} and not found[0].libraries
     assert found[0].modules["far"] != found[1].modules["far"]
 
 
 EFFECTS = ["np.seterr()", "np.errstate.kind = 1", 'os.environ["A"] = "1"', "_ = np.seterr()"]
-EFFECTS += [
-    "OLD = np.seterr(all=1)",
-    "LIMITS[0] += 1",
-    "del np.nan",
-    "class K:\n    np.nan = 1",
-    "(a, np.nan) = 1, 2",
-]
+EFFECTS += ["OLD = np.seterr(all=1)", "LIMITS[0] += 1", "del np.nan", "(a, np.nan) = 1, 2"]
 EFFECTS += ["np.nan: int = 1", "for np.nan in [1]:\n    pass", "if np:\n    np.nan = 1"]
+EFFECTS += ["class K:\n    np.nan = 1"]
+EFFECTS += [
+    "@np.add\ndef f(): 1",
+    "@np.add\nclass K: a = 1",
+    "class K:\n    @np.add\n    def f(): 1",
+]
+EFFECTS += ["def f(*, a=np.seterr()): 1", "class K(np.base()): 1", "A = (lambda: np.seterr())()"]
+EFFECTS += ["A = [a for a in np.seterr()]", "A = LIMITS[0](1)", "A = [].append(1)"]
 
 
 @pytest.mark.parametrize("effect", EFFECTS)

@@ -28,7 +28,7 @@ def start(project):
     """A build in a group of its own; what it prints is kept."""
     with (project.folder / "said.txt").open("wb") as said:
         return Popen(
-            project.command(targets=(FIGURE,)),
+            project.command(targets=("figures",)),
             cwd=project.folder,
             env=project.variables(),
             stdout=said,

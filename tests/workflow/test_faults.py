@@ -47,6 +47,13 @@ def test_an_interrupt_ends_the_build_and_its_jobs(partial):
             wait_until(lambda pid=int(owner): not psutil.pid_exists(pid), "a job goes on")
 
 
+def test_a_job_that_ends_before_it_writes_a_log_fails_in_plain_words(partial):
+    with partial.edited("workflow/ptq_dynamics/engine/run.py") as (path,):
+        path.write_text(path.read_text().replace("    sys.exit(main())", "    sys.exit(7)"))
+        done = partial.snakemake(targets=("figures",))
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr[-2000:]
+
+
 @pytest.mark.parametrize(
     ("verb", "number"), [("snakemake -n", signal.SIGINT), ("status", signal.SIGTERM)]
 )

@@ -77,7 +77,7 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     here = Program().code([Node("ptq_dynamics.corpus.sources.embedded", "EmbeddedCorpus")]).modules
     made = record.read(other.folder / CORPUS / "record.json").job["code"]
-    assert {name for name in here if here[name] != made[name]} == {"corpus.sources.embedded"}
+    assert "corpus.sources.embedded" in {name for name in here if here[name] != made[name]}
 
 
 @pytest.mark.parametrize("arguments", [["config"], ["dev", "sweep", "regime"]])

@@ -49,8 +49,8 @@ def note(frame, event, argument):
         seen.clear()
     if job is None or code in seen or place.startswith("engine") or code.co_name[0] == "<":
         return
-    seen.add(code)
-    if not imports(frame):
+    if not imports(frame) and not frame.f_back.f_code.co_filename.endswith("manifest.py"):
+        seen.add(code)
         with open(os.path.join(os.environ["TRACED"], str(os.getpid())), "a") as out:
             out.write(json.dumps([job, place, code.co_firstlineno]) + "\\n")
 
@@ -88,7 +88,7 @@ def known(tmp_path_factory):
     project = Project.copy(folder / "project", figures=FIGURE)
     path = f"{project.folder / 'workflow'}{os.pathsep}{folder / 'hook'}"
     environment = {"PYTHONPATH": path, "TRACED": str(folder / "notes")}
-    done = replace(project, environment=environment).snakemake(targets=(FIGURE,))
+    done = replace(project, environment=environment).snakemake(targets=("figures",))
     assert done.returncode == 0, done.stderr[-3000:]
     entered = dict[str, set[tuple[str, int]]]()
     for file in (folder / "notes").iterdir():
@@ -309,9 +309,9 @@ def test_every_job_was_seen_at_work(known):
 def test_snakemake_runs_what_is_outdated_and_nothing_after_an_undone_edit(known, edit):
     moments = random.Random(edit.__name__)
     for name, least, _, options in edit(known, moments):
-        planned = replace(known.project, **options).planned(targets=(FIGURE,))
+        planned = replace(known.project, **options).planned(targets=("figures",))
         assert planned == named(least), name
-    assert known.project.planned(targets=(FIGURE,)) == set()
+    assert known.project.planned(targets=("figures",)) == set()
 
 
 def test_the_page_of_captions_follows_its_words_and_is_made_again(known):
@@ -319,9 +319,9 @@ def test_the_page_of_captions_follows_its_words_and_is_made_again(known):
     before = page.read_bytes()
     with known.project.edited("config/figures.yaml") as (path,):
         edit_yaml(path, lambda found: found[FIGURE].update(title="Another title"))
-        assert known.project.planned(targets=(FIGURE,)) == set()
+        assert known.project.planned(targets=("figures",)) == set()
         assert b"## fig04: Another title" in page.read_bytes()
     page.unlink()
     assert known.outdated() == {str(page.relative_to(known.project.folder))}
-    known.project.build(targets=(FIGURE,))
+    known.project.build(targets=("figures",))
     assert page.read_bytes() == before and known.outdated() == set()

@@ -9,7 +9,7 @@ sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.graph import build
-from ptq_dynamics.graph.site import BY_NAME, PLACES
+from ptq_dynamics.graph.site import PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))
@@ -33,7 +33,8 @@ SCALE = plan.site.config.choice.scale
 THREADS = plan.site.config.scale.threads  # of jobs that compute
 # With --sdm conda; otherwise jobs run in the environment of Snakemake.
 ENVIRONMENT = "../../envs/main.yaml"
-RUN = "python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
+# Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
+RUN = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.
 NAMED = dict.fromkeys(PLACES, ())
 

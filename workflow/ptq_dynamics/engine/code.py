@@ -42,7 +42,6 @@ class Program:
     def __init__(self, root: Path = SOURCES, package: str = PACKAGE) -> None:
         self._package = package
         self._modules = dict[str, Module]()
-        self._effects = dict[str, set[Node]]()
         self.files = dict[str, Path]()
         for path in sorted((root / package).rglob(FILES)):
             *folders, stem = path.relative_to(root).with_suffix("").parts
@@ -68,9 +67,11 @@ class Program:
             nodes.add(node)
             module = self.module(node.module)
             waiting += self._effects_of(node.module)
+            # A whole module passes on what it imports.
+            passed_on = [(e,) for e in module.imports] if node.name == WHOLE else [(WHOLE,)]
             for _, chains, local in self._parts(node):
                 waiting += (e for name in self._needed(local) for e in self._effects_of(name))
-                for base, *names in (*chains, (WHOLE,)):
+                for base, *names in (*chains, *passed_on):
                     for source, within in module.imports.get(base, set()) | local.get(base, set()):
                         for found in self._follow(source, (*within, *names)):
                             if isinstance(found, Node):
@@ -104,16 +105,15 @@ class Program:
         parts = name.split(".")
         return {".".join(parts[: n + 1]) for n in range(len(parts))} & self.files.keys()
 
-    def _effects_of(self, name: str) -> set[Node]:
+    @cache
+    def _effects_of(self, name: str) -> frozenset[Node]:
         """Return the modules with effects that the import of a module runs, but for the engine."""
-        if name not in self._effects:
-            found, waiting = set[str](), self._packages(name)
-            while waiting:
-                found.add(each := waiting.pop())
-                waiting |= self._needed(self.module(each).imports) - found
-            acting = {each for each in found if self.module(each).has_effects}
-            self._effects[name] = {Node(each, WHOLE) for each in acting if not _is_engine(each)}
-        return self._effects[name]
+        found, waiting = set[str](), self._packages(name)
+        while waiting:
+            found.add(each := waiting.pop())
+            waiting |= self._needed(self.module(each).imports) - found
+        acting = (each for each in found if self.module(each).has_effects and not _is_engine(each))
+        return frozenset(Node(each, WHOLE) for each in acting)
 
     def module(self, name: str) -> Module:
         """Return a module; raises `Problem` if it is missing or no Python."""
@@ -150,7 +150,7 @@ def roots(stage: str, settings: Any) -> tuple[Node, ...]:
             waiting += value
         elif isinstance(value, BaseModel) or is_dataclass(value):
             kind: Any = type(value)
-            found.add(Node(kind.__module__, kind.__qualname__))
+            found.add(Node(kind.__module__, kind.__qualname__.partition(".")[0]))
             found |= {Node(f"{PACKAGE}.{each}", WHOLE) for each in getattr(kind, "scripts", ())}
             names = kind.model_fields if isinstance(value, BaseModel) else kind.__dataclass_fields__
             waiting += [getattr(value, name) for name in names]

@@ -17,28 +17,22 @@ UNNAMED = ""  # stands for modules that are imported without a name of their own
 DIGITS = 12
 LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
 RELATIVE = re.compile(rb"from\s*\.")
-# Functions that constants are made with, and that do no more.
+# Functions and decorators that change nothing outside of the name that they bind.
 PURE = {
-    *("abs", "bool", "bytes", "cache", "compile", "dict", "dtype", "enumerate", "field", "fields"),
-    *(
-        "filter",
-        "float",
-        "frozenset",
-        "fromkeys",
-        "full",
-        "getattr",
-        "int",
-        "items",
-        "join",
-        "keys",
-    ),
-    *("len", "list", "map", "max", "min", "partial", "product", "range", "replace", "reversed"),
-    *("round", "set", "sorted", "str", "sum", "timedelta", "tuple", "values", "zip"),
+    *("abs", "bool", "bytes", "compile", "dict", "dtype", "enumerate", "field", "fields", "float"),
+    *("frozenset", "fromkeys", "full", "getattr", "int", "items", "join", "keys", "len", "list"),
+    *("max", "min", "product", "range", "replace", "resolve", "reversed", "round", "set", "sorted"),
+    *("str", "sum", "timedelta", "tuple", "values", "with_name", "zip"),
+    *("abstractmethod", "cache", "cached_property", "classmethod", "contextmanager", "dataclass"),
+    *("lru_cache", "model_validator", "no_grad", "once_differentiable", "property", "staticmethod"),
 }
 PROGRESS = {"say", "maybe", "note"}
-BODY = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.comprehension
-BINDING = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.Pass
-TARGET = ast.Name | ast.Tuple | ast.List | ast.Starred | ast.expr_context
+DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+BINDING = ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom | ast.Pass
+# What runs later than the statement that has it, or binds names of its own.
+LATER = {ast.ClassDef: {"body"}, ast.Lambda: {"body"}, ast.comprehension: {"target"}}
+LATER |= {ast.arg: {"annotation"}, ast.AnnAssign: {"annotation"}}
+LATER |= {each: {"body", "returns"} for each in (ast.FunctionDef, ast.AsyncFunctionDef)}
 
 Chain = tuple[str, ...]  # a dotted name
 Imports = dict[str, set[tuple[str, Chain]]]  # by name: modules, and names within them
@@ -102,38 +96,45 @@ def is_silent(node: ast.stmt) -> bool:
 
 def acts(node: ast.stmt) -> bool:
     """Return whether a statement may do more than bind names of its own module or class."""
+    if not isinstance(node, BINDING | DEFINITION):
+        return not is_silent(node)
+    body = node.body if isinstance(node, ast.ClassDef) else []
+    return any(map(acts, body)) or any(map(_may_act, scope(node)))
+
+
+def _may_act(node: ast.AST) -> bool:
     match node:
-        case ast.Assign() | ast.AnnAssign():
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            parts = [part for target in targets for part in ast.walk(target)]
-            if not all(isinstance(each, TARGET) for each in parts):
-                return True
-            calls = scope(node.value) if node.value else ()
-            names = [dotted(each.func) for each in calls if isinstance(each, ast.Call)]
-            # Classes have capital letters. Any other function may act.
-            return any(name and name[-1][0].islower() and name[-1] not in PURE for name in names)
-        case ast.ImportFrom(names=[ast.alias("*")]):
+        case ast.alias("*") | ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
             return True
-        case ast.ClassDef():
-            return any(map(acts, node.body))
-    return not isinstance(node, BINDING) and not is_silent(node)
+        case ast.Call(called):
+            return not _is_pure(called)
+    decorators = getattr(node, "decorator_list", [])
+    return not all(isinstance(each, ast.Call) or _is_pure(each) for each in decorators)
+
+
+def _is_pure(called: ast.expr) -> bool:
+    """Return whether a call only returns a value. Names of classes have capital letters."""
+    while isinstance(called, ast.Subscript):
+        called = called.value
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    return name in PURE or (name[:1].isupper() and not name.isupper())
 
 
 def scope(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all below it, except those within functions and classes."""
+    """Yield a node and all below it that runs with it and binds names where it does."""
     waiting = [node]
     while waiting:
         yield (each := waiting.pop())
-        waiting += () if isinstance(each, BODY) else ast.iter_child_nodes(each)
+        later = LATER.get(type(each), ())
+        for name, part in ast.iter_fields(each):
+            parts = part if isinstance(part, list) else [part]
+            waiting += (p for p in parts if name not in later and isinstance(p, ast.AST))
 
 
 def _defined(node: ast.AST) -> str | None:
-    match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return node.name
-        case ast.Name(ctx=ast.Store()):
-            return node.id
-    return None
+    if isinstance(node, DEFINITION):
+        return node.name
+    return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None
 
 
 def add_imports(node: ast.AST, found: Imports) -> None:
@@ -182,24 +183,18 @@ def _part(statement: ast.stmt) -> Part:
 class _Stripped(ast.NodeTransformer):
     """Removes docstrings, annotations, texts of errors and progress, which change no result."""
 
-    _of_class = False  # whether a statement is one of a class, where annotations define fields
+    def __init__(self) -> None:
+        self._fields = set[ast.AST]()  # statements of classes, where annotations define fields
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._body(node, of_class=True)
+        self._fields.update(chain.from_iterable(map(scope, node.body)))
+        return self.generic_visit(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: Any) -> ast.AST:
         node.returns = None
-        return self._body(node, of_class=False)
+        return self.generic_visit(node)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        node.returns = None
-        return self._body(node, of_class=False)
-
-    def _body(self, node: ast.AST, *, of_class: bool) -> ast.AST:
-        before, self._of_class = self._of_class, of_class
-        self.generic_visit(node)
-        self._of_class = before
-        return node
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
         node.annotation = None
@@ -207,7 +202,7 @@ class _Stripped(ast.NodeTransformer):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         self.generic_visit(node)
-        if self._of_class:
+        if node in self._fields:
             return node
         return ast.Assign([node.target], node.value) if node.value else None
 
