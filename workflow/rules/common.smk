@@ -31,8 +31,9 @@ except Problem as problem:
 
 SCALE = plan.site.config.choice.scale
 THREADS = plan.site.config.scale.threads  # of jobs that compute
-# With --sdm conda; otherwise jobs run in the environment of Snakemake.
-ENVIRONMENT = "../../envs/main.yaml"
+# With --sdm conda; otherwise jobs run in the environment of Snakemake. It formats this path.
+ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
+ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
 RUN = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.
