@@ -18,8 +18,8 @@ ROOMS = ["base", "models", "engine", "hub", "corpus", "train", "quantize", "meas
 ROOMS += ["figures", "claims", "paper", "config", "graph", "provenance", "report", "cli"]
 # Lines at most, by what git lists: lower a number when the count falls, never raise it.
 BUDGETS = {
-    "package and rules": (["workflow/*.py", "workflow/*.smk", "workflow/*Snakefile"], 20_000),
-    "tests": (["tests"], 17_000),
+    "package and rules": (["workflow/*.py", "workflow/*.smk", "workflow/*Snakefile"], 19_914),
+    "tests": (["tests"], 16_742),
     "docs": (["docs/*.md"], 926),
 }
 LONGEST_MODULE = 350

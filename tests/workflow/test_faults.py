@@ -149,7 +149,7 @@ def test_the_warm_process_ends_with_the_snakemake_that_was_killed(partial):
 
 
 def test_two_builds_of_one_figure_at_once_end_well_and_make_nothing_twice(built, partial):
-    target = ("fig04",)
+    target = ("figures",)
     command = partial.command("--cores", "2", targets=target)
     builds = [start(partial, command) for _ in range(2)]
     said = [build.communicate(timeout=900)[1] for build in builds]

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from ptq_dynamics.base.content import sha256, write_atomically
+from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import code, manifest, record
 from ptq_dynamics.engine.machine import versions
@@ -178,4 +178,7 @@ def _write_if_other(path: Path, text: str) -> None:
     with suppress(OSError, ValueError):
         if path.read_text(encoding="utf-8") == text:
             return
-    write_atomically(path, text)
+    # Another build may write the same file at the same time.
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
