@@ -104,7 +104,7 @@ def test_the_power_of_the_ratio_is_the_one_of_the_least_loss(scale):
     ("section", "name", "changes", "words"),
     [
         ("runs", "smollm3", {"family": "smol"}, "smollm3.family: no family 'smol'"),
-        ("runs", "olmo2-7b", {"horizon": 1e12}, "in small: horizon"),
+        ("runs", "olmo2-7b", {"horizon": 1e12}, "in small: schedule.horizon"),
         ("runs", "apertus-decay", {"steady": 9.0e12}, "runs.apertus-decay.tokens minus steady"),
         ("runs", "amber", {"revisions": ["refs/pr/1"]}, "runs.amber.revisions.0"),
         ("runs", "constant-3e-3", {"family": "amber"}, "'constant-3e-3' twice; rename"),
