@@ -42,8 +42,10 @@ def texts(scale: Scale) -> dict[str, str]:
     """Return hex digests of settings and packages that decide the text, by embedded corpus."""
     found = dict[str, str]()
     for name, corpus in scale.corpora.items():
-        parts = [scale.corpora[corpus.of], corpus] if isinstance(corpus, Derived) else [corpus]
-        if isinstance(parts[0], EmbeddedCorpus):
+        # That the other corpus exists is checked later.
+        other = scale.corpora.get(corpus.of) if isinstance(corpus, Derived) else corpus
+        if isinstance(other, EmbeddedCorpus):
+            parts = [corpus] if other is corpus else [other, corpus]
             settings = [each.model_dump(mode="json", exclude={"train"}) for each in parts]
             packages = [package for each in settings for package in each.get("packages", ())]
             text = canonical([settings, versions(TOKENIZING, packages)])
