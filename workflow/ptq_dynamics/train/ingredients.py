@@ -16,7 +16,8 @@ from ptq_dynamics.train.weights import Weights
 HARMLESS = re.compile(
     r"\w*_version|_name_or_path|architectures|(torch_)?dtype|use_cache|\w+_token_id|\w*dropout|"
     r"\w+_pdrop|initializer_range|return_dict|problem_type|router_aux_loss_coef|"
-    r"output_(attentions|hidden_states|router_logits|scores)"
+    # Of learned positions, the shapes tell it.
+    r"max_position_embeddings|output_(attentions|hidden_states|router_logits|scores)"
 )
 FAST = "tokenizer.json"
 SLOW = ("vocab.json", "merges.txt", "vocab.txt", "tokenizer.model")  # of tokenizers without it
