@@ -20,8 +20,8 @@ NAMES = ["trunk", "branch", "lawa"]
 
 @pytest.fixture(scope="module")
 def job(workspace, trunk, branch, average):
-    figure = SimpleNamespace(trajectories=NAMES, headline=False, components=2)
-    return workspace.plan.measuring.components("pca", figure)
+    figure = SimpleNamespace(trajectories=NAMES, headline=False)
+    return workspace.plan.measuring.components("pca", figure, 2)
 
 
 @pytest.fixture(scope="module")
