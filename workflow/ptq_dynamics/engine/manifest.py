@@ -12,7 +12,7 @@ from typing import Any
 
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import ABSENT, RECORD, beside
+from ptq_dynamics.engine.paths import ABSENT, RECORD, beside, command
 
 Files = dict[str, dict[str, Any]]
 LARGE = 1 << 30  # bytes
@@ -140,7 +140,7 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
             raise ValueError(f"{outside[0]} lies outside of its folder")
         return Manifest(path, names, content["facts"], restore)
     except FileNotFoundError:
-        raise Problem(f"{path} is missing; build it with snakemake {path}") from None
+        raise Problem(f"{path} is missing; build it with {command(path)}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Problem(f"{found} is no manifest ({error}); remove {found} and build again") from None
 

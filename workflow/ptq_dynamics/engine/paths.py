@@ -9,6 +9,7 @@ MANIFEST = "manifest.json"
 RECORD = "record.json"
 SPECIFICATION = "spec.json"
 ABSENT = "absent.json"  # lists the files of a result that were dropped
+TOP = ("results", "figures", "paper")  # they have one folder for each scale
 PARTS = (MANIFEST, RECORD, SPECIFICATION, ABSENT)
 DIGITS = 16  # of a job's identity, in the name of its work folder
 TOKEN = 8  # digits of the lease's token in that name
@@ -19,6 +20,13 @@ def beside(path: str | Path, name: str) -> Path:
     found = Path(path)
     own = next(part for part in PARTS if found.name.endswith(part))
     return found.with_name(found.name.removesuffix(own) + name)
+
+
+def command(path: str | Path) -> str:
+    """Return the command that builds the result with a part at `path`."""
+    manifest = beside(path, MANIFEST)
+    scale = f" --config scale={manifest.parts[1]}" if manifest.parts[0] in TOP else ""
+    return f"snakemake {manifest}{scale}"
 
 
 def files(folder: Path) -> Iterator[Path]:

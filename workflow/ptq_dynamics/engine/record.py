@@ -19,7 +19,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import machine
 from ptq_dynamics.engine.machine import Device, Git, Machine
 from ptq_dynamics.engine.manifest import Files, Manifest
-from ptq_dynamics.engine.paths import MANIFEST, beside
+from ptq_dynamics.engine.paths import command
 
 VERSION = 4
 SEAL = "digest"  # the key with the digest of the record's text, in which this value is empty
@@ -112,8 +112,7 @@ def read(path: Path, text: str | None = None) -> Record:
             raise Problem(f"{path} is not as it was written (its digest differs); {mend}")
         return _reader().validate_python(found)
     except FileNotFoundError:
-        result = beside(path, MANIFEST)
-        raise Problem(f"{path} is missing; build it with snakemake {result}") from None
+        raise Problem(f"{path} is missing; build it with {command(path)}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error).partition("\n")[0]
         raise Problem(f"{path} is no record ({reason}); {mend}") from None

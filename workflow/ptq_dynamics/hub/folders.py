@@ -18,6 +18,8 @@ STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transforme
 STEP, TOKENS, BEST = "global_step", "num_input_tokens_seen", "best_global_step"  # its entries
 # Subfolders with the model at the end of a run.
 FINAL = re.compile(r"(^|[-_])(final|last|latest)$")
+# Names of saves that were interrupted, such as tmp-checkpoint-500 of transformers.
+TEMPORARY = re.compile(r"\.|_*tmp(?![a-z])")
 CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx")  # its names in transformers
 UNLIMITED = 1 << 20  # context length in tokens of a model without a limit
 TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})  # linear layers are saved [in, out]
@@ -43,7 +45,7 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
     found, is_one = dict[int, Path](), (folder / CONFIG).is_file()
     for path in sorted(each for each in folder.iterdir() if each.is_dir()):
         match = pattern.search(path.name)
-        if match is None or not match[1].isdecimal():
+        if match is None or not match[1].isdecimal() or TEMPORARY.match(path.name):
             continue
         if not (path / CONFIG).is_file():
             # A checkpoint may have subfolders with the states of optimizers.
@@ -74,6 +76,8 @@ def left_out(folder: Path, pattern: re.Pattern[str]) -> list[str]:
             why, mend = f"its weights are those of {other.name}", ""
         elif not _weights(path):
             why = f"its {SAFE} is not complete"
+        elif path != folder and TEMPORARY.match(path.name):
+            why = "its name is that of an interrupted save"
         elif not _is_final(path, folder):
             why = "its name has no step"
         else:
@@ -84,7 +88,8 @@ def left_out(folder: Path, pattern: re.Pattern[str]) -> list[str]:
 
 
 def _is_final(path: Path, folder: Path) -> bool:
-    return path == folder or FINAL.search(path.name) is not None
+    is_named = FINAL.search(path.name) and not TEMPORARY.match(path.name)
+    return path == folder or bool(is_named)
 
 
 def _others(folder: Path, known: Collection[Path]) -> list[Path]:

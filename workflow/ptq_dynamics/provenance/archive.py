@@ -13,11 +13,10 @@ from xml.sax.saxutils import unescape
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.paths import RECORD, Paths, beside, files
+from ptq_dynamics.engine.paths import RECORD, TOP, Paths, beside, files
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.figures.settings import ORIGIN
 
-TOP = ("results", "figures", "paper")
 REFERENCE = "reference"  # the folder of releases below results and figures
 RELEASE = "release.tar.xz"
 CHANGES = "changes.tar.xz"  # files of a later release that differ from those in RELEASE

@@ -10,10 +10,10 @@ from typing import Any
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
+from ptq_dynamics.engine.paths import MANIFEST, RECORD, TOP, beside
 from ptq_dynamics.figures.layout import BEFORE
 from ptq_dynamics.measure import names
-from ptq_dynamics.provenance.archive import TOP, Archive, Result, at, identity_in
+from ptq_dynamics.provenance.archive import Archive, Result, at, identity_in
 from ptq_dynamics.train.settings import TRAINING
 
 # Metrics relative to full precision.
