@@ -310,7 +310,7 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path, name):
     pattern = re.compile(r"checkpoint-(\d+)$")
     assert [*folders.checkpoints(tmp_path, pattern).values()] == [6]
     (line,) = folders.left_out(tmp_path, pattern)
-    assert line.startswith(f"{tmp_path / name} is left out: its name is that of an interrupted save")
+    assert line.startswith(f"{tmp_path / name} is left out: its name is that of an interrupted")
 
 
 def test_a_final_model_that_is_the_last_checkpoint_is_not_measured_twice(tmp_path):

@@ -1,9 +1,7 @@
 """Documented functions of installed packages, for dialogues and tasks."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.corpus import packages
@@ -11,7 +9,7 @@ from ptq_dynamics.corpus.packages import Documented
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.splits import Split, deal
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.manifest import Facts, Manifest
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
 # Without the calibration split, which GPTQ reads.
@@ -25,7 +23,7 @@ class FunctionsSettings(Strict):
     others: tuple[str, ...]
 
 
-def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
+def run(context: Context[FunctionsSettings]) -> Facts:
     """Write functions of train and held-out docstrings as lines of JSON, ordered by sha256."""
     corpus, shortest = context.settings.corpus, context.settings.corpus.shortest_document
     known = packages.documented(corpus.packages, shortest, corpus.source_code)
