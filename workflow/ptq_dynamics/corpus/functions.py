@@ -31,16 +31,18 @@ def run(context: Context[FunctionsSettings]) -> Facts:
     train = [known[text] for text in dealt["train"] if known[text].summary is not None]
     # Source files in train contain all docstrings.
     splits = () if corpus.source_code else ASKED
-    asked = [known[text] for split in splits for text in dealt[split]]
+    held_out = [known[text] for split in splits for text in dealt[split]]
     others = packages.documented(context.settings.others, shortest)
-    asked += [others[text] for text in packages.in_order(others.keys() - known.keys())]
+    held_out += [others[text] for text in packages.in_order(others.keys() - known.keys())]
     learned = {(each.signature, each.summary) for each in train}
-    asked = [each for each in asked if (each.signature, each.summary) not in learned]
-    for name, found in ((TRAIN, train), (HELD_OUT, asked)):
+    held_out = [each for each in held_out if (each.signature, each.summary) not in learned]
+    for name, found in ((TRAIN, train), (HELD_OUT, held_out)):
         lines = (json.dumps(asdict(each)) + "\n" for each in found)
         (context.out / name).write_text("".join(lines), encoding="utf-8")
-    context.progress.say(f"{len(train):,} functions of train, {len(asked):,} held-out docstrings")
-    return {"train": len(train), "held_out": len(asked)}
+    context.progress.say(
+        f"{len(train):,} functions of train, {len(held_out):,} held-out docstrings"
+    )
+    return {"train": len(train), "held_out": len(held_out)}
 
 
 def load(manifest: Manifest, name: str) -> list[Documented]:

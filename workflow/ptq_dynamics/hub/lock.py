@@ -162,8 +162,8 @@ def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
     errors of the others, which stay as before. Prints a line for each revision that has moved."""
     entries, failed = read(path), list[str]()
     with ThreadPoolExecutor(TOGETHER) as pool:
-        asked = {one: pool.submit(resolve, one) for one in sorted(set(wanted))}
-    for one, answer in asked.items():
+        requests = {one: pool.submit(resolve, one) for one in sorted(set(wanted))}
+    for one, answer in requests.items():
         try:
             found = answer.result()
         except Problem as problem:
@@ -179,4 +179,4 @@ def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
         entries[one.repository][one.key] = found
     content = TypeAdapter(Lock).dump_python(entries, mode="json")
     write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
-    return len(asked) - len(failed), failed
+    return len(requests) - len(failed), failed

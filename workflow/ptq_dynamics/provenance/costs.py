@@ -44,8 +44,8 @@ def _resources(plan: Plan, results: Iterable[Result]) -> Table:
         (rule, wildcards), account = plan.site.rule_of(each.path), each.record
         memory, device = account.peak_memory / 10**6, (account.device.peak_memory or 0) / 10**6
         used = {"runtime": account.seconds / 60, "mem_mb": memory, "gpu": device}
-        asked = plan.resources.ask(rule, wildcards=wildcards)
-        jobs[rule].append([(asked.get(key, 0), value) for key, value in used.items()])
+        request = plan.resources.ask(rule, wildcards=wildcards)
+        jobs[rule].append([(request.get(key, 0), value) for key, value in used.items()])
     for rule, own in sorted(jobs.items()):
         pairs = [zip(*column, strict=True) for column in zip(*own, strict=True)]
         numbers = [n for limit, took in pairs for n in (max(limit), median(took), max(took))]

@@ -75,14 +75,14 @@ class Derived(Corpus):
 
     def write(self, context: Context[object]) -> Facts:
         """Write train, and copy tokenizer and held-out splits."""
-        whole = context.input("corpus")
-        for name in whole.files.keys() - {"train.bin"}:
+        corpus = context.input("corpus")
+        for name in corpus.files.keys() - {"train.bin"}:
             (context.out / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(whole.file(name), context.out / name)
-        dtype = np.dtype(whole.facts[splits.DTYPE])
+            shutil.copyfile(corpus.file(name), context.out / name)
+        dtype = np.dtype(corpus.facts[splits.DTYPE])
         documents, about = self.documents(context, dtype)
         count = splits.write(context.out, "train", documents, self.train)
-        counts = {**whole.facts["tokens"], "train": count}
+        counts = {**corpus.facts["tokens"], "train": count}
         return {**about, **splits.facts(context.out, dtype, counts)}
 
     @abstractmethod
