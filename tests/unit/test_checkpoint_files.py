@@ -303,6 +303,16 @@ def test_a_final_model_is_measured_at_its_step_or_named(tmp_path, place, state, 
     assert all(f"{tmp_path / place} is left out" in line and words in line for line in lines)
 
 
+@pytest.mark.parametrize("name", ["tmp-checkpoint-9", ".checkpoint-9", "tmp-final"])
+def test_an_interrupted_save_is_no_checkpoint(tmp_path, name):
+    save(tmp_path / "checkpoint-6", 6)
+    final(tmp_path / name, 9, global_step=9)
+    pattern = re.compile(r"checkpoint-(\d+)$")
+    assert [*folders.checkpoints(tmp_path, pattern).values()] == [6]
+    (line,) = folders.left_out(tmp_path, pattern)
+    assert line.startswith(f"{tmp_path / name} is left out: its name is that of an interrupted")
+
+
 def test_a_final_model_that_is_the_last_checkpoint_is_not_measured_twice(tmp_path):
     save(tmp_path / "checkpoint-6", 6)
     final(tmp_path, 6, global_step=9)

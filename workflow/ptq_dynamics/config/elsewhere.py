@@ -120,7 +120,7 @@ def _described(folder: Path) -> Given:
         place = folder
         tensors = forms(get_local_safetensors_metadata(folder))
         require_plain(folder, folder, tensors)
-        return Given(**folders.about(folders.json_object(folder / CONFIG), tensors))
+        return Given.model_validate(folders.about(folders.json_object(folder / CONFIG), tensors))
     except Problem:
         raise
     # The libraries raise many types of errors.

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
+from ptq_dynamics.engine.paths import MANIFEST, RECORD, TOP, Spec, beside
 from ptq_dynamics.figures.layout import BEFORE
 from ptq_dynamics.measure import names
-from ptq_dynamics.provenance.archive import TOP, Archive, Result, at, identity_in
+from ptq_dynamics.provenance.archive import Archive, Result, at, identity_in
 from ptq_dynamics.train.settings import TRAINING
 
 # Metrics relative to full precision.
@@ -105,7 +104,7 @@ def trace(text: str, archive: Archive) -> Chain:
     return Chain(top, read, results, tuple(missing), _is_verified(path, top), row, table, rows)
 
 
-def inputs_of(row: Row, job: Mapping[str, Any]) -> tuple[str, ...]:
+def inputs_of(row: Row, job: Spec) -> tuple[str, ...]:
     """Return a job's inputs of the metric, quantizers, trajectories and seeds of a row."""
     if names.METRIC not in row:
         return ()

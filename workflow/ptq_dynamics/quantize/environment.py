@@ -14,7 +14,7 @@ from typing import Any
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import manifest, processes
+from ptq_dynamics.engine import manifest, subprocesses
 from ptq_dynamics.engine.context import Context
 
 FOLDER = ".venv-"  # hidden, so that the manifest does not list its files
@@ -91,7 +91,7 @@ def _call(command: list[str], context: Context[Any]) -> str:
     variables = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
     # AutoGPTQ has wheels for Linux alone, and needs a compiler for unused kernels without this.
     variables["BUILD_CUDA_EXT"] = "0"
-    done = processes.run(command, variables)
+    done = subprocesses.run(command, variables)
     if context.progress.log is not None:
         context.progress.log.write(done.stderr)
     if done.returncode:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from ptq_dynamics.base.fields import Rate
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import processes
+from ptq_dynamics.engine import subprocesses
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
@@ -58,7 +58,7 @@ class ForeignGptq(Calibrated, Grouped):
         }
         request.write_text(json.dumps(asked, default=str))
         interpreter = environment.python(context.input("environment")).absolute()
-        done = processes.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
+        done = subprocesses.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
         if context.progress.log is not None:
             context.progress.log.write(done.stderr)
         if done.returncode:

@@ -1,7 +1,7 @@
 """Child processes of a job, which end with it, even if the job is killed.
 
-This file is also the program between the two, `python processes.py PIPE COMMAND...`. It leads a new
-session, runs the command, and kills the session when the other end of the pipe closes."""
+This file is also the program between the two, `python subprocesses.py PIPE COMMAND...`. It leads a
+new session, runs the command, and kills the session when the other end of the pipe closes."""
 
 import os
 import signal
