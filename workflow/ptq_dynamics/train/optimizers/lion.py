@@ -1,8 +1,11 @@
 """Lion (arXiv 2302.06675), from bitsandbytes."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from ptq_dynamics.train.optimizers import Forgetting, Optimizer
+from ptq_dynamics.train.optimizers import Forgetting, Optimizer, Updates
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Lion(Optimizer):
@@ -11,7 +14,7 @@ class Lion(Optimizer):
     kind: Literal["lion"]
     betas: tuple[Forgetting, Forgetting]
 
-    def make(self, model: Any, budget: int) -> Any:
+    def make(self, model: "PreTrainedModel", budget: int) -> Updates:
         """Return the optimizer of bitsandbytes, without its nested form of states."""
         from bitsandbytes.optim import Lion32bit
         from torch.optim import Optimizer as Plain
