@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -59,10 +59,7 @@ class Architecture(Strict):
 
         config = getattr(transformers, self.own)(**self.options(vocabulary))
         torch.manual_seed(seed)
-        # transformers also allows for pairs of classes, which no causal model has.
-        kind: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        model: PreTrainedModel = kind(config)
-        return model
+        return transformers.AutoModelForCausalLM.from_config(config)
 
     @property
     def head(self) -> int:

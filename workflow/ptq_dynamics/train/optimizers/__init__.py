@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -10,7 +10,7 @@ from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Rate, Share, Strict
 
 if TYPE_CHECKING:
-    from torch.nn import Parameter
+    import torch
     from torch.optim.optimizer import StateDict
     from transformers import PreTrainedModel
 
@@ -22,24 +22,37 @@ ALIKE: tuple[Exempt, ...] = ("vectors",)  # the paper's runs (section 4)
 Group = dict[str, Any]
 
 
-class Updates(Protocol):
-    """What training uses of an optimizer of torch."""
+class Both:
+    """Two optimizers of torch with the interface of one."""
+
+    def __init__(self, *parts: "torch.optim.Optimizer") -> None:
+        self.parts = parts
 
     @property
     def param_groups(self) -> list[Group]:
-        """Groups of parameters."""
+        """The groups of both optimizers."""
+        return [group for part in self.parts for group in part.param_groups]
 
-    def step(self) -> object:
+    def step(self) -> None:
         """Update all parameters."""
+        for part in self.parts:
+            part.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear all gradients."""
+        for part in self.parts:
+            part.zero_grad(set_to_none)
 
     def state_dict(self) -> "StateDict":
-        """Return the state by number of the parameter."""
+        """Return the states of both; even numbers belong to the first optimizer."""
+        states = [part.state_dict()["state"] for part in self.parts]
+        return {"state": {2 * n + at: s for at, of in enumerate(states) for n, s in of.items()}}
 
     def load_state_dict(self, state_dict: "StateDict") -> None:
         """Load what `state_dict` returned."""
+        for at, part in enumerate(self.parts):
+            state = {n // 2: s for n, s in state_dict["state"].items() if n % 2 == at}
+            part.load_state_dict({**part.state_dict(), "state": state})
 
 
 class Optimizer(Strict):
@@ -51,7 +64,7 @@ class Optimizer(Strict):
     clip: Annotated[Rate | None, Field(exclude_if=lambda clip: clip is None)] = None
 
     @abstractmethod
-    def make(self, model: "PreTrainedModel", budget: int) -> Updates:
+    def make(self, model: "PreTrainedModel", budget: int) -> "torch.optim.Optimizer | Both":
         """Return the optimizer of a model, at rate 0; `budget` is that of the scale in steps."""
 
     def decay(self, lr: float, peak: float) -> float:
@@ -62,13 +75,15 @@ class Optimizer(Strict):
         """Return the share of a weight that one step at rate `lr` takes."""
         return lr * self.decay(lr, peak)
 
-    def set_rate(self, optimizer: Updates, lr: float, peak: float) -> None:
+    def set_rate(self, optimizer: "torch.optim.Optimizer | Both", lr: float, peak: float) -> None:
         """Set the learning rate of the next update, and the weight decay for this rate."""
         for group in optimizer.param_groups:
             group["lr"] = lr
             group["weight_decay"] = self.decay(lr, peak) if group["decays"] else 0.0
 
-    def write(self, model: "PreTrainedModel", optimizer: Updates, folder: Path) -> None:
+    def write(
+        self, model: "PreTrainedModel", optimizer: "torch.optim.Optimizer | Both", folder: Path
+    ) -> None:
         """Write the weights of a checkpoint."""
         model.save_pretrained(folder)
 
@@ -79,7 +94,7 @@ class Optimizer(Strict):
     def groups(self, model: "PreTrainedModel") -> list[Group]:
         """Return the parameters with weight decay, and those without, as groups of torch."""
         embedding = "embedding" in self.exempt and model.get_input_embeddings().weight
-        by_decay: dict[bool, list[Parameter]] = {True: [], False: []}
+        by_decay: dict[bool, list[torch.nn.Parameter]] = {True: [], False: []}
         for parameter in model.parameters():
             kinds = {"vectors": parameter.ndim < 2, "embedding": parameter is embedding}
             by_decay[not any(kinds[kind] for kind in self.exempt)].append(parameter)
@@ -96,7 +111,7 @@ class Adam(Optimizer):
     betas: tuple[Forgetting, Forgetting]
     eps: Rate
 
-    def make(self, model: "PreTrainedModel", budget: int) -> Updates:
+    def make(self, model: "PreTrainedModel", budget: int) -> "torch.optim.Optimizer | Both":
         """Return AdamW of torch."""
         import torch
 

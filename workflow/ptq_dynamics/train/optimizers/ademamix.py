@@ -50,21 +50,17 @@ class AdEMAMix(Adam):
             def step(self, closure: None = None) -> None:  # type: ignore[override]
                 for group in self.param_groups:
                     for weight in group["params"]:
-                        if weight.grad is not None:
-                            mix._update(weight, weight.grad, self.state[weight], group, budget)
+                        mix._update(weight, self.state[weight], group, budget)
 
         return Algorithm(self.groups(model), {"lr": 0.0, "weight_decay": self.weight_decay})
 
     def _update(
-        self,
-        weight: "Tensor",
-        gradient: "Tensor",
-        state: dict[str, "Tensor"],
-        group: Group,
-        budget: int,
+        self, weight: "Tensor", state: dict[str, "Tensor"], group: Group, budget: int
     ) -> None:
         import torch
 
+        if (gradient := weight.grad) is None:
+            return
         if not state:
             state["step"] = torch.zeros((), dtype=torch.int64)
             state |= {name: torch.zeros_like(weight) for name in ("fast", "slow", "second")}

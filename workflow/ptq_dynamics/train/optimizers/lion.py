@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from ptq_dynamics.train.optimizers import Forgetting, Optimizer, Updates
+from ptq_dynamics.train.optimizers import Forgetting, Optimizer
 
 if TYPE_CHECKING:
+    from bitsandbytes.optim import Lion32bit
     from transformers import PreTrainedModel
 
 
@@ -14,7 +15,7 @@ class Lion(Optimizer):
     kind: Literal["lion"]
     betas: tuple[Forgetting, Forgetting]
 
-    def make(self, model: "PreTrainedModel", budget: int) -> Updates:
+    def make(self, model: "PreTrainedModel", budget: int) -> "Lion32bit":
         """Return the optimizer of bitsandbytes, without its nested form of states."""
         from bitsandbytes.optim import Lion32bit
         from torch.optim import Optimizer as Plain

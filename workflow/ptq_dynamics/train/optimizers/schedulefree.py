@@ -4,7 +4,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ptq_dynamics.train.optimizers import Adam, Updates
+from ptq_dynamics.train.optimizers import Adam
 
 if TYPE_CHECKING:
     from schedulefree import AdamWScheduleFree
@@ -17,7 +17,7 @@ class ScheduleFree(Adam):
 
     kind: Literal["schedule-free"]
 
-    def make(self, model: "PreTrainedModel", budget: int) -> Updates:
+    def make(self, model: "PreTrainedModel", budget: int) -> "AdamWScheduleFree":
         """Return the package's optimizer. Its state keeps numbers of groups under the key -1."""
         import torch
         from schedulefree import AdamWScheduleFree
