@@ -21,7 +21,7 @@ from ptq_dynamics.train import processes, train
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.processes import GPUS, PROCESSES, Team
-from ptq_dynamics.train.train import Trainer
+from ptq_dynamics.train.trainer import Trainer
 from ptq_dynamics.train.trajectory import step_id
 from support import ROOT, Workspace, copy_results, job_file, log_of, specification, wait_until
 
