@@ -40,6 +40,8 @@ class OneOf:
 
     def __get_pydantic_core_schema__(self, base: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         kinds: Any = [Annotated[kind, Tag(kind.__name__)] for kind in found(self.package, base)]
+        if len(kinds) < 2:
+            return handler(kinds[0] if kinds else base)
         kind = reduce(or_, kinds)
         by = Field(discriminator=self.by) if isinstance(self.by, str) else Discriminator(self.by)
         return handler.generate_schema(Annotated[kind, by])

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.measure.settings import Asked
+from ptq_dynamics.measure.series import Asked
 from ptq_dynamics.measure.tasks import TaskPart
 
 Parts = Sequence[tuple[TaskPart, ConfigurableTask]]

@@ -6,7 +6,7 @@ from typing import Any
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS
-from ptq_dynamics.measure.settings import CollectSettings
+from ptq_dynamics.measure.series import CollectSettings
 
 
 def run(context: Context[CollectSettings]) -> Mapping[str, Any]:

@@ -18,9 +18,11 @@ from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.measure import names
 from ptq_dynamics.measure.carried import carried
+from ptq_dynamics.measure.metrics import Measured
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, LOSSES, OUTCOMES, STEP
-from ptq_dynamics.measure.settings import MeasureSettings
+from ptq_dynamics.measure.series import MeasureSettings
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 
@@ -46,6 +48,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
 
         asking = Asking(settings.tasks, context)
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
+    values = list[tuple[str, str, float, float | None]]()
     digests, rows = dict[str, str](), list[dict[str, Any]]()
     facts: dict[str, Any] = {"digests": digests, "tasks": {}, "carried": {}}
     facts |= {} if is_full else {"raised_damping": {}}
@@ -72,6 +75,10 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
             if asking is not None:
                 answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
+            for metric in settings.metrics:
+                place = source.folder(checkpoint)
+                now = Measured(model, place, validation, losses[name], settings.batch)
+                values.append((name, metric.columns[0].name, *metric.measure(now)))
             if settings.carried and checkpoint == chosen[-1]:
                 first = validation[: settings.carried]
                 facts["carried"] = {name: carried(model, first, settings.batch)}
@@ -81,6 +88,9 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
     if asking is not None:
         save_arrays(outcomes, context.out / OUTCOMES)
         facts["tasks"] = asking.facts
+    if values:
+        columns = [CHECKPOINT, names.METRIC, names.VALUE, names.ERROR]
+        pd.DataFrame(values, columns=columns).to_csv(context.out / names.VALUES, index=False)
     if rows:
         pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
         facts["quantized_layers"] = sorted({row["layer"] for row in rows})

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.series import Series
 from ptq_dynamics.train.trajectory import Trajectory
 
 Inputs = Mapping[str, Sequence[Manifest]]
@@ -172,8 +172,9 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
     whole = manifests_of(series, inputs)
     found = (_losses(series, inputs), _of_manifests(whole), _accuracies(series, inputs))
     yield from _placed(series, whole, chain(*found))
-    for probe in names.PROBES:
-        for manifest in inputs.get(series.label(probe), ()):
+    of_series = (inputs[label] for label in inputs if label.endswith(series.label("")))
+    for manifest in chain(*of_series):
+        if names.VALUES in manifest.files:
             values = read(manifest.file(names.VALUES), TEXT)
             yield from _placed(series, [manifest], values.to_dict("records"))
 

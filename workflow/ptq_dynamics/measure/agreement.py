@@ -9,7 +9,7 @@ import pandas as pd
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import TEXT, join, read
-from ptq_dynamics.measure.settings import ComparisonSettings
+from ptq_dynamics.measure.series import ComparisonSettings
 from ptq_dynamics.models import packed
 from ptq_dynamics.train.trajectory import Trajectory
 
