@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -21,7 +21,7 @@ from ptq_dynamics.train.trajectory import Trajectory
 _COLLINEAR = 1e-6
 
 
-def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
+def run(context: Context[LandscapeSettings]) -> Mapping[str, object]:
     """Write losses on a grid and at the checkpoints; errors are of differences from the final."""
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     corpus, packed = context.input("corpus"), context.scratch / "packed"

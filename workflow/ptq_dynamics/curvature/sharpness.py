@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -16,7 +16,7 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import SHARPNESS, TRACE
 
 
-def run(context: Context[SharpnessSettings]) -> Mapping[str, Any]:
+def run(context: Context[SharpnessSettings]) -> Mapping[str, object]:
     """Write sharpness, its iterations, and trace of each checkpoint."""
     return run_probe(context, probe)
 

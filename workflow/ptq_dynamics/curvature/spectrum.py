@@ -1,7 +1,7 @@
 """The leading Hessian eigenvalues of checkpoints (figure 9), by Lanczos in bounded memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -20,7 +20,7 @@ _KRYLOV_FLOOR = 16
 _BLOCK = 1 << 16
 
 
-def run(context: Context[SpectrumSettings]) -> Mapping[str, Any]:
+def run(context: Context[SpectrumSettings]) -> Mapping[str, object]:
     """Write the eigenvalues of each checkpoint by falling magnitude; errors are residuals."""
     return run_probe(context, probe)
 
