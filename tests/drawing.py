@@ -16,7 +16,7 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.config import load
-from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
+from ptq_dynamics.curvature.geometry import GRID, POINTS, SCORES
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.manifest import Manifest
@@ -29,7 +29,7 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import join, read
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.series import Series
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file

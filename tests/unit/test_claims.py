@@ -17,7 +17,7 @@ from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
 from ptq_dynamics.claims.settings import ClaimsSettings, Told
 from ptq_dynamics.figures.settings import ShownRun
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.series import Series
 
 BLOCKS = 64
 SEEDS = (1,)

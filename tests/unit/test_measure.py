@@ -11,8 +11,16 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.measure import answers, measurements
-from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, FULL_PRECISION, LOSSES, MEAN, OUTCOMES
-from ptq_dynamics.measure.settings import Asked
+from ptq_dynamics.measure.names import (
+    ACCURACY,
+    DEGRADATION,
+    FULL_PRECISION,
+    LOSSES,
+    MEAN,
+    OUTCOMES,
+    VALUES,
+)
+from ptq_dynamics.measure.series import Asked
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, figure, plan, python, tiny_config
@@ -55,6 +63,27 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, r
         assert gap < 2e-6, (point.step, gap)
         assert found.facts["digests"][point.id] == Trajectory([source]).digest(point)
     assert len(set(found.facts["digests"].values())) == len(points)
+
+
+def test_the_divergence_of_quantized_predictions_is_that_of_their_distributions(
+    workspace, trunk, rtn, blocks, tmp_path
+):
+    place = workspace.beside(tmp_path, None, "trunk")
+    job = place.plan.measuring.measure("trunk", "rtn3", "all", 100)
+    built = place.build(job, metrics=({"metric": "kl_divergence"},))
+    found = measurements.read(built.file(VALUES)).set_index("checkpoint_id")
+    assert [*found.index] == [point.id for point in Trajectory([rtn]).checkpoints]
+    for name, row in found.iterrows():
+        folders = trunk.folder / name, rtn.folder / name
+        p, q = (
+            AutoModelForCausalLM.from_pretrained(folder)(blocks[:, :-1]).logits.double().softmax(-1)
+            for folder in folders
+        )
+        means = (p * (p / q).log()).sum(-1).mean(1)
+        assert row.metric == "kl_divergence" and row.value == pytest.approx(
+            means.mean().item(), rel=1e-5
+        )
+        assert row.stderr == pytest.approx((means.std() / len(means) ** 0.5).item(), rel=1e-4)
 
 
 @pytest.fixture(scope="module", params=["bfloat16", "float16"])

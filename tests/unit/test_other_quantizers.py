@@ -10,7 +10,7 @@ from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.measure import measure
 from ptq_dynamics.measure.names import LAYERS, LOSSES
-from ptq_dynamics.measure.settings import MeasureSettings
+from ptq_dynamics.measure.series import MeasureSettings
 from ptq_dynamics.models.packed import unscaled_weight
 from ptq_dynamics.quantize.methods import Calibration, CalibrationSettings
 from ptq_dynamics.quantize.methods.awq import Awq

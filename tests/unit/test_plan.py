@@ -11,7 +11,7 @@ from ptq_dynamics.config import scales
 from ptq_dynamics.train.averages.windows import Tails
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
-from support import ROOT, edit_yaml, figure, plan, tiny_config
+from support import ROOT, edit_yaml, figure, one_line, plan, tiny_config
 
 SCALES = scales(ROOT / "config")
 
@@ -196,3 +196,21 @@ def test_the_order_of_curves_decides_neither_claims_nor_the_table_of_measurement
     for find in (lambda each: each.figures.collect(), lambda each: each.claims.judge()):
         assert find(before).spec == find(after).spec
     assert before.figures.figure("fig07").spec != after.figures.figure("fig07").spec
+
+
+BRANCH = {"trajectory": "branch", "seed": "100", "shard": "all"}
+
+
+def test_what_no_figure_shows_is_planned_by_its_name(tmp_path):
+    made = plan("smoke", tiny_config(tmp_path))
+    measure, probe = {**BRANCH, "quantizer": "rtn3"}, {**BRANCH, "probe": "spectrum"}
+    assert made.job("measure", **measure).settings.quantizer.bits == 3
+    assert made.job("curvature", **probe).settings.eigenvalues == 5
+    for rule, names, wrong in [
+        ("measure", measure, {"quantizer": "rtn9"}),
+        ("measure", measure, {"trajectory": "twig"}),
+        ("measure", measure, {"shard": "more"}),
+        ("curvature", probe, {"probe": "sharp"}),
+    ]:
+        with one_line(*wrong, *map(repr, wrong.values())):
+            made.job(rule, **names | wrong)

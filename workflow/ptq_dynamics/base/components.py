@@ -43,6 +43,8 @@ class OneOf:
     ) -> CoreSchema:
         # Types that are made at run time have no static type.
         kinds: Any = [Annotated[kind, Tag(kind.__name__)] for kind in found(self.package, base)]
+        if len(kinds) < 2:
+            return handler(kinds[0] if kinds else base)
         kind = reduce(or_, kinds)
         by = Field(discriminator=self.by) if isinstance(self.by, str) else Discriminator(self.by)
         return handler.generate_schema(Annotated[kind, by])

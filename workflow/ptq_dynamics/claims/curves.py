@@ -19,7 +19,7 @@ from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import ShownRun
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import CHECKPOINT, FULL_PRECISION, INCREASE, LOSS, MEAN, Paired
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.series import Series
 from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.train.trajectory import CURVE, Trajectory
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.figures.settings import Shown, ShownRun
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.series import Series
 
 CLAIMS = "claims.json"
 FOREST = "claims"  # name of the plot of all claims, without suffix

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import FULL_PRECISION, QUANTIZED, Panel, call, in_group
+from ptq_dynamics.figures.settings import FULL_PRECISION, QUANTIZED, Panel, Words, call, in_group
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
 from ptq_dynamics.train.settings import TRAINING
@@ -37,6 +37,10 @@ class Curves:
             self.table = self.table.assign(**{self.x: 0})
         self.curves = dict(settings.curves)
         self.labels = list(self.curves)
+        own: dict[str, Words] = {e.name: (e.title, e.label, {}) for e in settings.columns}
+        rounded = {each.name for each in settings.columns if each.quantized}
+        self.quantized = QUANTIZED | {name: own[name] for name in rounded}
+        self.full = FULL_PRECISION | {name: own[name] for name in own.keys() - rounded}
         members = [(curve, name) for curve, found in settings.curves for name in found]
         self.members = pd.DataFrame(members, columns=["curve", names.TRAJECTORY])
         self.quantizers = {shown.name: shown for shown in settings.quantizers}
@@ -65,9 +69,9 @@ class Curves:
     def wanted(self, *, quantized_losses: bool = False) -> Iterator[tuple[str, str | None]]:
         """Yield every metric with every quantizer, or with None for full precision."""
         for metric in self.settings.figure.metrics:
-            if metric in FULL_PRECISION:
+            if metric in self.full:
                 yield metric, None
-            if metric not in FULL_PRECISION or (metric == names.LOSS and quantized_losses):
+            if metric not in self.full or (metric == names.LOSS and quantized_losses):
                 for quantizer in self.quantizers:
                     yield metric, quantizer
 
@@ -76,7 +80,7 @@ class Curves:
     ) -> Panel:
         """Return a panel for a metric against `x`; `title` is a template for the metric's words,
         and `form` has further fields of the panel."""
-        words, label, own = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
+        words, label, own = self.quantized[metric] if quantizer else self.full[metric]
         words = words.format(q=self.called.get(quantizer or ""))
         return Panel(title.format(words), x, label, **{**own, **form})
 

@@ -1,5 +1,6 @@
 """A figure of any layout, and the settings of the stage that draws it."""
 
+from operator import not_
 from typing import Annotated
 
 from pydantic import Field
@@ -8,7 +9,8 @@ from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Layout
 from ptq_dynamics.figures.settings import Ages, Shown, ShownRun
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.metrics import Column
+from ptq_dynamics.measure.series import Series
 
 Figure = Annotated[Layout, OneOf("ptq_dynamics.figures.layouts", by="layout")]
 
@@ -29,3 +31,5 @@ class FigureSettings(Strict):
     rates: Annotated[tuple[float, float] | None, Field(exclude_if=lambda rates: rates is None)] = (
         None
     )
+    # The words of metrics that `figures.settings` does not have.
+    columns: Annotated[tuple[Column, ...], Field(exclude_if=not_)] = ()

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ptq_dynamics.curvature.probes.sharpness import Sharpness
+from ptq_dynamics.curvature.probes.spectrum import Spectrum
 from ptq_dynamics.measure import names
 
 PICTURES = ("pdf", "png")
@@ -95,9 +97,8 @@ Words = tuple[str, str, Mapping[str, Any]]
 SPIKY = {"thin": True, "spikes": True}
 FULL_PRECISION: dict[str, Words] = {
     names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
-    names.SHARPNESS: ("Sharpness", "Top Hessian eigenvalue (nats)", {}),
-    names.TRACE: ("Trace", "Hessian trace (nats)", {}),
-    names.EIGENVALUES: ("Leading eigenvalues", "Magnitude (nats)", {"thin": True, "log_y": True}),
+    **{each.name: (each.title, each.label, {}) for each in Sharpness.columns},
+    **{e.name: (e.title, e.label, {"thin": True, "log_y": True}) for e in Spectrum.columns},
     "gradient_norm": ("Gradient norm", "L2 norm of the gradient", {**SPIKY, "log_y": True}),
     "weight_norm": ("Weight norm", "L2 norm of the weights", SPIKY),
     names.ACCURACY: ("Accuracy", "Accuracy (%)", {}),
@@ -110,6 +111,8 @@ QUANTIZED: dict[str, Words] = {
     names.OUTPUT_ERROR: ("{q} output error", "Mean squared error", {}),
     names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {}),
 }
+# Metrics with words in this module; columns have their own, which settings of figures hold.
+LABELLED = frozenset({*FULL_PRECISION, *QUANTIZED})
 # Labels of methods; others are their names in capitals.
 METHODS = {"gptqmodel": "GPTQ", "autogptq": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}
 

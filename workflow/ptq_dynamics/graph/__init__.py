@@ -46,6 +46,8 @@ class Plan:
         path = self.site.pattern(rule).format(**wildcards)
         if path not in self.site.made:
             self.makers.get(rule, self._plan_all)()
+        if path not in self.site.made and rule in ("measure", "curvature"):
+            self.measuring.named(rule, **wildcards)
         if path not in self.site.made:
             raise Problem(f"no figure, claim or table of this scale needs {path}")
         return self.site.made[path]

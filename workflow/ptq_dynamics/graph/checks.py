@@ -12,6 +12,8 @@ from ptq_dynamics.config.loading import WithFamilies
 from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.mix import MixCorpus
+from ptq_dynamics.curvature.probes import Probe
+from ptq_dynamics.figures.columns import owners
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.train.timeline import PlannedTrajectory, Timeline
 
@@ -29,6 +31,7 @@ def check(config: Config, timeline: Timeline) -> None:
         if not {*TASK_METRICS}.isdisjoint(figure.metrics):
             _check_tasks(config, timeline, place, figure)
         _check_reads(config, timeline, place, figure)
+        _check_probes(config, place, figure)
 
 
 def leave_out(config: Config) -> tuple[Config, dict[str, tuple[str, ...]]]:
@@ -219,6 +222,16 @@ def _check_reads(config: Config, timeline: Timeline, place: str, figure: Figure)
             raise Problem(f"{place}.curves has several models ({several}); keep one")
     if figure.reads.plane is not None:
         _check_plane(config, timeline, place, figure, timeline.steps(figure.reads.plane))
+
+
+def _check_probes(config: Config, place: str, figure: Figure) -> None:
+    """Require that the scale has the probes of a figure's metrics."""
+    has = {name for probe in config.scale.curvature.probes for name in probe.measured()}
+    for metric in figure.metrics:
+        kind = owners().get(metric)
+        if kind is not None and issubclass(kind, Probe) and metric not in has:
+            lacks = f"{_file(config)}: curvature.probes has no probe of it; add one"
+            raise Problem(f"{place}.metrics has {metric}, and {lacks}")
 
 
 def _check_plane(

@@ -13,7 +13,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired
-from ptq_dynamics.measure.settings import in_order
+from ptq_dynamics.measure.series import in_order
 
 
 class Claims(Planner):

@@ -8,11 +8,13 @@ from typing import Any, get_args
 
 from ptq_dynamics.config import Branch, Figure, Run, Whole
 from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.figures.columns import columns, owners
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import RATE, Shown, ShownRun, short
+from ptq_dynamics.figures.settings import LABELLED, RATE, Shown, ShownRun, short
 from ptq_dynamics.graph.site import Planner
-from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS, Evaluated
-from ptq_dynamics.measure.settings import CollectSettings, Query, Series, in_order
+from ptq_dynamics.measure.metrics import ModelMetric
+from ptq_dynamics.measure.names import FULL_PRECISION, TASK_METRICS, Evaluated
+from ptq_dynamics.measure.series import CollectSettings, Query, Series, in_order
 from ptq_dynamics.quantize.methods import Calibrated
 from ptq_dynamics.train.averages.windows import Tails
 
@@ -53,6 +55,11 @@ class Figures(Planner):
             notes=tuple(f"{how} {what}." for how, what in said.items() if what),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
             rates=self.rates() if any(map(RATE.match, figure.curves)) else None,
+            columns=tuple(
+                column
+                for name, column in columns().items()
+                if name in figure.metrics and name not in LABELLED
+            ),
         )
         return self.make("figure", "figures.draw", name, inputs, settings, figure=name)
 
@@ -126,8 +133,10 @@ class Figures(Planner):
         measuring = self.plan.measuring
         for query in queries:
             metrics = {*query.metrics}
-            evaluated = not metrics.isdisjoint((*get_args(Evaluated), *TASK_METRICS))
-            probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
+            chosen = self.scale.curvature.probes
+            probes = [p.kind for p in chosen if not metrics.isdisjoint(p.measured())]
+            of_models = [name for name, kind in owners().items() if issubclass(kind, ModelMetric)]
+            evaluated = not metrics.isdisjoint((*get_args(Evaluated), *TASK_METRICS, *of_models))
             quantizers = [FULL_PRECISION] if probes else []
             quantizers = measuring.quantizers(query) if evaluated else quantizers
             for name, quantizer in product(query.trajectories, quantizers):

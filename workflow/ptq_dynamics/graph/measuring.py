@@ -4,13 +4,17 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from ptq_dynamics.config import Figure
+from ptq_dynamics.base.components import found
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config import Figure, require
 from ptq_dynamics.config.releases import Public
-from ptq_dynamics.curvature import settings as curved
+from ptq_dynamics.curvature import geometry
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
+from ptq_dynamics.measure import metrics
+from ptq_dynamics.measure.metrics import ModelMetric
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, MEASURED, TASK_METRICS
-from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSettings, Query, Series
+from ptq_dynamics.measure.series import Asked, ComparisonSettings, MeasureSettings, Query, Series
 from ptq_dynamics.measure.tasks.harness import HarnessSettings
 from ptq_dynamics.measure.tasks.made import MadeSettings
 from ptq_dynamics.quantize import environment
@@ -41,6 +45,7 @@ class Measuring(Planner):
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
             skip=getattr(source, "skip", False) or hasattr(shape.model, "unquantized"),
+            metrics=self._metrics(trajectory, quantizer),
             # Layers of public models are measured only for figures that show them.
             layers=(kind is None or kind.by_layer)
             and (is_compared or not isinstance(source, Public) or self._has_layers(trajectory)),
@@ -58,6 +63,22 @@ class Measuring(Planner):
         shown = (f.metrics for f in figures if any(trajectory in c for c in f.curves.values()))
         return any({*LAYER_METRICS} & {*metrics} for metrics in shown)
 
+    def _metrics(self, trajectory: str, quantizer: str) -> tuple[ModelMetric, ...]:
+        """Return the metrics that any figure, chosen or not, shows of a series."""
+        shown = {
+            metric
+            for figure in self.config.figures.values()
+            if trajectory in figure.trajectories and quantizer in self.quantizers(figure.query)
+            for metric in figure.metrics
+        }
+        is_quantized = quantizer != FULL_PRECISION
+        return tuple(
+            kind.model_validate({"metric": column.name})
+            for kind in found(metrics.__name__, ModelMetric)
+            for column in kind.columns
+            if column.name in shown and column.quantized == is_quantized
+        )
+
     def _carried(self, trajectory: str, shard: str) -> int:
         """Return the blocks of text for what a model's blocks carry, at the end of a run."""
         is_end = shard == list(self.timeline.shards(trajectory))[-1]
@@ -66,25 +87,36 @@ class Measuring(Planner):
 
     @cache
     def curvature(self, trajectory: str, probe: str, shard: str, seed: int) -> Job:
-        """Return the job of sharpness and trace, or of the spectrum, of a shard."""
+        """Return the job of a probe of the Hessian, of a shard."""
         scale, context = self.scale.curvature, self.shape(trajectory).context
-        is_spectrum = probe == "spectrum"
-        every = scale.spectrum_every if is_spectrum else scale.sharpness_every
-        ids = self.plan.trajectories.checkpoints(trajectory, shard)
-        common: dict[str, Any] = {
-            "checkpoints": tuple(dict.fromkeys((*ids[::every], ids[-1]))),
-            "context": context,
-            "sequences": scale.count(context),
-            "seed": seed,
+        kind, ids = scale.probe(probe), self.plan.trajectories.checkpoints(trajectory, shard)
+        settings = kind.settings(
+            checkpoints=tuple(dict.fromkeys((*ids[:: kind.every], ids[-1]))),
+            context=context,
+            sequences=scale.count(context),
+            seed=seed,
             **scale.model_dump(include={"batch", "keep_graph", "tolerance", "max_iterations"}),
-        }
-        settings: Any = curved.SharpnessSettings(**common, trace_samples=scale.trace_samples)
-        if is_spectrum:
-            settings = curved.SpectrumSettings(**common, eigenvalues=scale.spectrum)
+            **kind.own(),
+        )
         name = f"{trajectory} seed {seed} {probe}"
         inputs = self.plan.trajectories.inputs(trajectory, seed, shard)
         at = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
-        return self.make("curvature", f"curvature.{probe}", name, inputs, settings, **at)
+        return self.make("curvature", kind.stage, name, inputs, settings, **at)
+
+    def named(self, rule: str, trajectory: str, seed: str, shard: str, **name: str) -> None:
+        """Plan a measurement or a probe that no figure needs; `Problem` if it cannot be made."""
+        ((what, kind),) = name.items()
+        quantizers = [FULL_PRECISION, *self.config.quantizers]
+        probes = [probe.kind for probe in self.scale.curvature.probes]
+        require(rule, "trajectory", [trajectory], self.timeline.trajectories)
+        require(f"{rule} {trajectory}", "shard", [shard], self.timeline.shards(trajectory))
+        require(rule, what, [kind], quantizers if what == "quantizer" else probes)
+        if kind in self.config.quantizers:
+            model = self.shape(trajectory).model
+            if (wrong := self.config.quantizers[kind].refuses(model)) is not None:
+                raise Problem(f"{kind} cannot quantize {trajectory}: {wrong}; name another one")
+        make = self.measure if what == "quantizer" else self.curvature
+        make(trajectory, kind, shard, int(seed) if seed.isdecimal() else None)
 
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
@@ -121,7 +153,7 @@ class Measuring(Planner):
         context = self.shape(trajectory).context
         kind, final = self.kind(quantizer, trajectory), self.timeline.measured(trajectory)[-1]
         ids = {point.step: point.id for point in self.timeline.checkpoints(trajectory)}
-        settings = curved.LandscapeSettings(
+        settings = geometry.LandscapeSettings(
             final=final.id,
             previous=ids[(final.step or 0) - previous],
             context=context,
@@ -144,8 +176,10 @@ class Measuring(Planner):
             for seed in self.timeline.seeds_shown(each, figure.headline):
                 label = f"{each} seed {seed}"
                 inputs[label] = self.plan.trajectories.manifests(each, seed)
-                paths.append(curved.Path(label=label, trajectory=each, seed=seed, checkpoints=ids))
-        settings = curved.ComponentsSettings(paths=tuple(paths), components=count)
+                paths.append(
+                    geometry.Path(label=label, trajectory=each, seed=seed, checkpoints=ids)
+                )
+        settings = geometry.ComponentsSettings(paths=tuple(paths), components=count)
         return self.make("components", "curvature.components", name, inputs, settings, figure=name)
 
     @cache
@@ -159,7 +193,7 @@ class Measuring(Planner):
         for each in series:
             inputs |= self.inputs(each)
         settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))
-        return self.make("comparison", "measure.comparison", name, inputs, settings)
+        return self.make("comparison", "measure.agreement", name, inputs, settings)
 
     @cache
     def _compared(self) -> list[tuple[str, str, str, int]]:

@@ -85,7 +85,7 @@ def numbers(site: Site) -> dict[str, Any]:
         "validation-blocks": blocks,
         "validation-tokens": blocks * first.context,
         "probe-blocks": scale.curvature.count(first.context),
-        "trace-samples": scale.curvature.trace_samples,
+        "trace-samples": scale.curvature.probe("sharpness").own()["trace_samples"],
         "grid": scale.landscape.side**2,
     }
     models, runs = dict[str, Any](), dict[str, Any]()

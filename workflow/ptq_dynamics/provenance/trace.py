@@ -9,7 +9,9 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.curvature.probes import Probe
 from ptq_dynamics.engine.paths import MANIFEST, RECORD, TOP, Spec, beside
+from ptq_dynamics.figures.columns import owners
 from ptq_dynamics.figures.layout import BEFORE
 from ptq_dynamics.measure import names
 from ptq_dynamics.provenance.archive import Archive, Result, at, identity_in
@@ -19,7 +21,6 @@ from ptq_dynamics.train.settings import TRAINING
 PAIRED = {names.INCREASE, names.QUANTIZATION_ERROR, names.DEGRADATION, "chance"}
 # Labels of inputs by the beginning of a metric; the last holds for all other metrics.
 LABELS = {
-    **dict.fromkeys(names.PROBES["sharpness"], "sharpness {name} seed {seed} {quantizer}"),
     names.EIGENVALUE: "spectrum {name} seed {seed} {quantizer}",
     **dict.fromkeys([*TRAINING, "lr"], "run {name} seed {seed}"),
     **{"landscape": "landscape {name} {quantizer}", "components": "components"},
@@ -109,6 +110,9 @@ def inputs_of(row: Row, job: Spec) -> tuple[str, ...]:
     if names.METRIC not in row:
         return ()
     form = next(label for start, label in LABELS.items() if row["metric"].startswith(start))
+    for start, owner in owners().items():
+        if row["metric"].startswith(start) and issubclass(owner, Probe):
+            form = f"{owner.label()} {{name}} seed {{seed}} {{quantizer}}"
     quantizers = row.get("draws", row["quantizer"]).split() or [row["quantizer"]]
     paired = row["metric"] in PAIRED or row.get("x_axis") == BEFORE
     quantizers += [names.FULL_PRECISION] if paired else []

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
@@ -34,7 +33,7 @@ class EnvironmentSettings(Strict):
     python: str | None
 
 
-def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
+def run(context: Context[EnvironmentSettings]) -> Mapping[str, object]:
     """Install the environment, and list its packages in packages.txt."""
     lock, parent = REPOSITORY / context.settings.lock, Path(context.settings.folder)
     folder = parent / f"{FOLDER}{context.settings.digest[:16]}"
@@ -86,7 +85,7 @@ def _create(folder: Path, context: Context[EnvironmentSettings]) -> None:
     )
 
 
-def _call(command: list[str], context: Context[Any]) -> str:
+def _call(command: list[str], context: Context[EnvironmentSettings]) -> str:
     # Those of the main environment, such as PYTHONPATH, would hide the packages of this one.
     variables = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
     # AutoGPTQ has wheels for Linux alone, and needs a compiler for unused kernels without this.

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from ptq_dynamics.base.fields import Rate
 from ptq_dynamics.base.problem import Problem
@@ -34,7 +34,7 @@ class ForeignGptq(Calibrated, Grouped):
     true_sequential: bool
 
     def each(
-        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
+        self, folders: Sequence[Path], calibration: Calibration, context: Context[object]
     ) -> Iterator[Quantized]:
         """Quantize all checkpoints in one process, which imports the library once."""
         import numpy as np

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, get_args
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import read_yaml, require
 from ptq_dynamics.engine import checkout, manifest
+from ptq_dynamics.figures.columns import columns
 from ptq_dynamics.measure.names import Metric
-from ptq_dynamics.measure.settings import Query
+from ptq_dynamics.measure.series import Query
 from ptq_dynamics.report.planning import planned
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def measurements(
             query = plan.site.config.figures[figure].query
         require("trajectories", "trajectory", query.trajectories, plan.site.timeline.trajectories)
         require("quantizers", "quantizer", query.quantizers, plan.site.config.quantizers)
-        require("metrics", "metric", query.metrics, get_args(Metric))
+        require("metrics", "metric", query.metrics, [*get_args(Metric), *columns()])
         series, inputs = plan.figures.measured([query])
         results = {name: [manifest.read(Path(p)) for p in paths] for name, paths in inputs.items()}
         table = join(series, results)

@@ -1,14 +1,15 @@
 """Metrics of quantized weights against curvature, with their rank correlation."""
 
 from itertools import product
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.columns import OrColumn, columns
 from ptq_dynamics.figures.layout import Layout, Some
-from ptq_dynamics.measure.names import LOSS, PROBES, STEP, VALUE, ErrorOrCurvature
+from ptq_dynamics.measure.names import EIGENVALUES, LOSS, STEP, VALUE, ErrorOrCurvature
 
 LEAST = 5  # points for a correlation
 RESAMPLED = 1000  # times, for an interval
@@ -28,12 +29,14 @@ class Flatness(Layout):
     layout: Literal["flatness"]
     options: FlatnessOptions = FlatnessOptions()
     quantizers: Some[str]
-    metrics: Some[ErrorOrCurvature]
+    metrics: Some[Annotated[ErrorOrCurvature, OrColumn()]]
 
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:
-        if not {*self.metrics} & {*PROBES["sharpness"]}:
-            raise ValueError(f"metrics needs one of curvature: {', '.join(PROBES['sharpness'])}")
+        known = [name for name, each in columns().items() if not each.quantized]
+        known.remove(EIGENVALUES)
+        if not {*self.metrics} & {*known}:
+            raise ValueError(f"metrics needs one of curvature: {', '.join(known)}")
         return self
 
     def draw(self, sheet: Any) -> Any:

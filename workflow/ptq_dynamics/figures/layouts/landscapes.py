@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Share, Strict
-from ptq_dynamics.curvature.settings import GRID, POINTS
+from ptq_dynamics.curvature.geometry import GRID, POINTS
 from ptq_dynamics.figures.layout import Layout, Reads, Some, Text
 
 MARKS = {  # markers and labels of the three points

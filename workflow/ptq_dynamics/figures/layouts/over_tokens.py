@@ -1,8 +1,9 @@
 """Metrics along runs against tokens."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.columns import OrColumn
 from ptq_dynamics.figures.layout import Layout, Reads, Some
 from ptq_dynamics.figures.settings import METHODS
 from ptq_dynamics.measure import names
@@ -28,7 +29,7 @@ class OverTokens(Layout):
     Eigenvalues are those of the last checkpoint, by rank."""
 
     layout: Literal["over_tokens"]
-    metrics: Some[Literal[names.OfRuns, "accuracy"]]
+    metrics: Some[Annotated[Literal[names.OfRuns, "accuracy"], OrColumn()]]
     options: OverTokensOptions = OverTokensOptions()
 
     @property

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ptq_dynamics.curvature.settings import SCORES
+from ptq_dynamics.curvature.geometry import SCORES
 from ptq_dynamics.figures.layout import Layout, Reads
 from ptq_dynamics.figures.settings import Panel
 from ptq_dynamics.measure.names import SEED, TRAJECTORY

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import chain, combinations
-from typing import Any
 
 import pandas as pd
 
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import TEXT, join, read
-from ptq_dynamics.measure.settings import ComparisonSettings
+from ptq_dynamics.measure.series import ComparisonSettings
 from ptq_dynamics.models import packed
 from ptq_dynamics.train.trajectory import Trajectory
 
@@ -23,7 +22,7 @@ DIFFERENCES = """\
 """
 
 
-def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
+def run(context: Context[ComparisonSettings]) -> Mapping[str, object]:
     """Write the agreement of codes by layer, losses by model, and a table of both."""
     codes, models = pd.DataFrame(_codes(context)), _models(context)
     codes.to_csv(context.out / CODES, index=False)
@@ -52,7 +51,7 @@ def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
     return {"rows": len(codes)}
 
 
-def _codes(context: Context[ComparisonSettings]) -> Iterator[dict[str, Any]]:
+def _codes(context: Context[ComparisonSettings]) -> Iterator[dict[str, object]]:
     for pair in chain.from_iterable(combinations(group, 2) for group in context.settings.groups):
         sources = [Trajectory(context.inputs[f"quantized {name}"]) for name in pair]
         for checkpoint in sources[0].checkpoints:

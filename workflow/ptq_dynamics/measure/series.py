@@ -1,4 +1,4 @@
-"""Settings of the stages that measure."""
+"""Series of measurements, queries of them, and settings of the stages that measure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.measure.metrics import AnyMetric
 from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
 
 
@@ -27,7 +28,8 @@ class MeasureSettings(Strict):
 
     The loss is measured on `blocks` validation blocks of `context` tokens, `batch` at once, and
     the part that weights carry on the first `carried` blocks. `keep` writes quantized weights,
-    `skip` leaves unsupported matrices in full precision, and `layers` computes errors of layers."""
+    `skip` leaves unsupported matrices in full precision, and `layers` computes errors of layers.
+    Each of `metrics` is measured in addition."""
 
     checkpoints: tuple[str, ...]
     context: int
@@ -40,6 +42,7 @@ class MeasureSettings(Strict):
     keep: bool
     skip: Annotated[bool, Field(exclude_if=not_)] = False
     layers: Annotated[bool, Field(exclude_if=bool)] = True
+    metrics: Annotated[tuple[AnyMetric, ...], Field(exclude_if=not_)] = ()
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,9 @@
-"""Settings of the stages of curvature."""
+"""Files and settings of landscapes and principal components."""
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
 
 SCORES, GRID, POINTS = "scores.csv", "grid.csv", "points.csv"
-
-
-class CurvatureSettings(Strict):
-    """The Hessian on `sequences` probes of `context` tokens; `tolerance` is a relative residual."""
-
-    checkpoints: tuple[str, ...]
-    context: int
-    sequences: int
-    batch: int
-    keep_graph: bool
-    tolerance: float
-    max_iterations: int
-    seed: int
-
-
-class SharpnessSettings(CurvatureSettings):
-    """Top eigenvalue, and the trace from `trace_samples` Rademacher vectors."""
-
-    trace_samples: int
-
-
-class SpectrumSettings(CurvatureSettings):
-    """The `eigenvalues` eigenvalues of largest magnitude."""
-
-    eigenvalues: int
 
 
 class LandscapeSettings(Strict):
