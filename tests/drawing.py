@@ -25,11 +25,11 @@ from ptq_dynamics.figures import draw
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.panels import Sheet
-from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import join, read
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
 from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file

@@ -20,7 +20,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.controlled import RATES
 from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import Choice, expand
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from pydantic import TypeAdapter, ValidationError
 from support import MAKE, ROOT, edit_yaml, figure, python
 

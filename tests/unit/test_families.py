@@ -9,9 +9,9 @@ from csv import DictReader
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import PublicRun, load
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.hub.lock import LOCK
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.paper_job import regimes
 from support import ROOT, edit_yaml, one_line, plan
 
 pytestmark = pytest.mark.slow

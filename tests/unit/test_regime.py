@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from ptq_dynamics.cli.sweep import prepare
 from ptq_dynamics.config import load, read
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.paper import NUMBERS, Dimensionless, regimes
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.paper_job import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
 
 SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))

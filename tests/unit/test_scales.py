@@ -8,7 +8,7 @@ import counts as counting
 import pytest
 from ptq_dynamics.config import counts, load, scales
 from ptq_dynamics.engine.execute import settings_of
-from ptq_dynamics.graph import build
+from ptq_dynamics.plan import build
 from ptq_dynamics.report.planning import planned
 from pydantic_core import to_jsonable_python
 from support import MAKE, ROOT, edit_yaml, one_line, plan

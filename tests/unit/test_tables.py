@@ -14,7 +14,7 @@ from ptq_dynamics.claims.formats import Number, Table, as_csv, as_latex, as_mark
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.config import load
 from ptq_dynamics.engine.execute import execute
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from support import ROOT, specification
 from support import plan as planned
 

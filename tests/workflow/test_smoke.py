@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from project import SNAKEMAKE, TABLE, Project
 from ptq_dynamics.engine import manifest, record
-from ptq_dynamics.graph.site import PLACES
 from ptq_dynamics.measure import measurements
+from ptq_dynamics.plan.site import PLACES
 from safetensors.numpy import load_file
 from support import ROOT, plan
 

@@ -8,8 +8,8 @@ HERE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.graph import build
-from ptq_dynamics.graph.site import PLACES
+from ptq_dynamics.plan import build
+from ptq_dynamics.plan.site import PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))

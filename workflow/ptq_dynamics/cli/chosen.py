@@ -13,7 +13,7 @@ import yaml
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.report.planning import planned
 
 FOLDER = Path("config")

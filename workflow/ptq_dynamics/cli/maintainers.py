@@ -18,10 +18,10 @@ from ptq_dynamics.claims.settings import CLAIMS, FOREST
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.sweep import sweep as sweep
 from ptq_dynamics.engine import specification
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.paper import COLUMNS, beside
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS, OF_BLOCKS
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.paper_job import COLUMNS, beside
 from ptq_dynamics.provenance import costs, state
 from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.released import folders

@@ -23,10 +23,10 @@ from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import FINDING, METHODS, PICTURES
-from ptq_dynamics.graph import Plan
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.measure.names import ACCURACY, FULL_PRECISION, MEASUREMENTS
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.state import find
 from ptq_dynamics.train.architectures.given import Given
 

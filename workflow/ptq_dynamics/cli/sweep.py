@@ -13,10 +13,10 @@ from snakemake.utils import update_config
 from ptq_dynamics import config
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.engine import record
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS, OF_BLOCKS
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.paper_job import regimes
 
 WORDS = {"title": "Loss of a candidate", "caption": "In full precision."}
 FIGURE: dict[str, Any] = {**WORDS, "layout": "over_tokens", "metrics": ["loss"]}

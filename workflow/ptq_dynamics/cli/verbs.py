@@ -18,9 +18,9 @@ from ptq_dynamics.cli.measuring import measure as measure
 from ptq_dynamics.config import schema
 from ptq_dynamics.config.releases import to_lock
 from ptq_dynamics.engine.publish import sweep
-from ptq_dynamics.graph.build import PAGE, has_page
-from ptq_dynamics.graph.site import BY_NAME
 from ptq_dynamics.hub import lock as hub
+from ptq_dynamics.plan.build import PAGE, has_page
+from ptq_dynamics.plan.site import BY_NAME
 from ptq_dynamics.provenance.archive import DERIVED, Archive
 from ptq_dynamics.provenance.state import Finding, find, shortened
 

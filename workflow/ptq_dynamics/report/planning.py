@@ -7,7 +7,7 @@ from typing import Any
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.config import load
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 
 PAGE = "index.html"
 TEMPLATE = Path(__file__).with_name("page.html")

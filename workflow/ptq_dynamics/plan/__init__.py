@@ -9,14 +9,14 @@ from typing import Any
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config, load
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph import paper
-from ptq_dynamics.graph.checks import check, leave_out
-from ptq_dynamics.graph.claims import Claims, Tables
-from ptq_dynamics.graph.figures import Figures
-from ptq_dynamics.graph.measuring import Measuring
-from ptq_dynamics.graph.site import Resources, Site
-from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.hub.lock import LOCK
+from ptq_dynamics.plan import paper_job
+from ptq_dynamics.plan.checks import check, leave_out
+from ptq_dynamics.plan.claim_jobs import Claims, Tables
+from ptq_dynamics.plan.figure_jobs import Figures
+from ptq_dynamics.plan.measurement_jobs import Measuring
+from ptq_dynamics.plan.site import Resources, Site
+from ptq_dynamics.plan.trajectory_jobs import Trajectories
 
 FROM_NETWORK = ("train.fetch", "measure.tasks.harness", "quantize.environment")
 
@@ -39,7 +39,7 @@ class Plan:
     def typeset(self, folder: Path) -> Job:
         """Return the paper's job, with the numbers of scale paper for comparison."""
         choice = {**self.site.config.choice.model_dump(), "scale": "paper", "figures": "all"}
-        return paper.typeset(self, Plan(load(choice, folder), self.site.root))
+        return paper_job.typeset(self, Plan(load(choice, folder), self.site.root))
 
     def job(self, rule: str, **wildcards: str) -> Job:
         """Return the job of a rule with these wildcards; `Problem` if there is none."""

@@ -104,7 +104,7 @@ class Site:
 
 
 class Planner:
-    """Base of the planners of a `graph.Plan`."""
+    """Base of the planners of a `plan.Plan`."""
 
     def __init__(self, plan: Any) -> None:
         self.plan, self.site = plan, plan.site

@@ -11,9 +11,9 @@ from ptq_dynamics.claims.settings import Claim, TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import Shown
-from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired
 from ptq_dynamics.measure.settings import in_order
+from ptq_dynamics.plan.site import Planner
 
 
 class Claims(Planner):

@@ -8,11 +8,11 @@ from ptq_dynamics.config import Figure
 from ptq_dynamics.config.releases import Public
 from ptq_dynamics.curvature import settings as curved
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, MEASURED, TASK_METRICS
 from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSettings, Query, Series
 from ptq_dynamics.measure.tasks.harness import HarnessSettings
 from ptq_dynamics.measure.tasks.made import MadeSettings
+from ptq_dynamics.plan.site import Planner
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 from ptq_dynamics.quantize.tool import ForeignGptq

@@ -15,8 +15,8 @@ from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine import checkout, lease, machine, manifest, run, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST, RECORD
 from ptq_dynamics.figures.settings import FINDING, TABLE
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.site import Site
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.site import Site
 
 MANY = 4  # outdated results from which on the warm process saves time
 # Stages whose jobs read no weights.

@@ -8,7 +8,7 @@ from ptq_dynamics.corpus.functions import FunctionsSettings
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.site import Planner
+from ptq_dynamics.plan.site import Planner
 from ptq_dynamics.train.settings import AverageSettings, ChoosingText, TrainSettings
 
 

@@ -10,9 +10,9 @@ from ptq_dynamics.config import Branch, Figure, Run, Whole
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.settings import RATE, Shown, ShownRun, short
-from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS, Evaluated
 from ptq_dynamics.measure.settings import CollectSettings, Query, Series, in_order
+from ptq_dynamics.plan.site import Planner
 from ptq_dynamics.quantize.methods import Calibrated
 from ptq_dynamics.train.averages.windows import Tails
 
