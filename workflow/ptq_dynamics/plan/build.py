@@ -117,7 +117,7 @@ def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:
             kept = set[str]()
             if getattr(keep, site.rules[path]) == "measured":
                 name = job.folder.removeprefix(f"{site.results}/").split("/")[1]
-                kept = {point.id for point in site.timeline.measured(name)}
+                kept = {point.id for point in site.planned[name].measured}
             result = manifest.read(job.paths.manifest)
             weights = [each for each in result.files if each.endswith(".safetensors")]
             names = {each for each in weights if each.split("/")[0] not in kept} - result.dropped()

@@ -1,85 +1,100 @@
-"""The job that typesets the paper, and dimensionless numbers of runs to compare with the paper's.
+"""The job that typesets the paper, with the numbers of the configuration."""
 
-Runs of models of different sizes are alike if these numbers are, not if their settings are."""
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TypedDict
 
-import math
-from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass, fields
-from operator import itemgetter
-from typing import Any
+from pydantic import BaseModel
 
-from ptq_dynamics.config import Figure, PublicRun
+from ptq_dynamics.config import Figure, load
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import UNITS, rounded, short
+from ptq_dynamics.figures.settings import rounded, short
 from ptq_dynamics.paper.typeset import PaperSettings, sources
-from ptq_dynamics.plan.site import Site
-from ptq_dynamics.train.optimizers import Optimizer
-from ptq_dynamics.train.schedules import Schedule
+from ptq_dynamics.plan.checks import checked
+from ptq_dynamics.plan.regimes import COLUMNS, beside
+from ptq_dynamics.plan.site import Planner, Site
+from ptq_dynamics.plan.table_jobs import TableJobs
 
 # Keys of a scale without influence on results.
 ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
-Phase = tuple[int, Schedule, Optimizer]  # with its first step
-ALIKE = (0.8, 1.25)  # limits of the ratio of two numbers
-LOOKS = 10_000  # most steps at which the decay of a run is evaluated
 
 
-def typeset(plan: Any, theirs: Any) -> Job:
-    """Return the paper's job; `theirs` is the plan of scale paper."""
-    site, config = plan.site, plan.site.config
-    scale = config.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
-    figures = [config.figures[name] for name in config.chosen]
-    shown = {run.name for figure in figures for run in plan.figures.runs(figure)}
-    told = {
-        "scale": {
-            "name": config.choice.scale,
-            "description": config.scale.description,
-            "miniatures": config.scale.miniatures is not None,
-        },
-        "figures": {
-            name: _told(plan, name, figure)
-            for name, figure in plan.written.items()
-            if figure.group is None or name in config.chosen
-        },
-        "tables": {name: table.title for name, table in config.tables.items()},
-        "numbers": dict(_leaves({**numbers(site), "paper": numbers(theirs.site)})),
-        "configuration": [(key, str(value)) for key, value in _leaves(scale)],
-        "columns": COLUMNS,
-        "regime": [each for each in beside(plan, theirs) if each["run"] in shown],
-    }
-    needs = {f"figure {name}": plan.figures.figure(name) for name in config.chosen}
-    needs |= {"claims": plan.claims.judge(), "tables": plan.tables.write()}
-    needs |= {"measurements": plan.figures.collect()}
-    inputs = {label: [job.manifest] for label, job in needs.items()}
-    settings = PaperSettings(told=told, sources=sources(site.root))
-    return site.make("typeset", "paper.typeset", "paper", inputs, settings)
+class FigureWords(TypedDict):
+    """A figure's words, the trajectories that it lacks, and the reason if it is not drawn."""
+
+    title: str
+    caption: str
+    without: list[str]
+    missing: str | None
 
 
-def _told(plan: Any, name: str, figure: Figure) -> dict[str, Any]:
-    """Return a figure's words; `missing` is the reason if it is not drawn."""
-    config = plan.site.config
-    gone = list(plan.site.left_out.get(name, figure.trajectories))
-    missing = None
-    if name not in config.figures:
-        reasons = {**config.runs.unknown, **config.scale.regime.left_out}
-        why = dict.fromkeys(reasons[each] for each in gone if each in reasons)
-        missing = f"{config.scale.description} leaves out {', '.join(gone)}"
-        missing += f" ({'; '.join(why)})" if why else ""
-    elif name not in plan.site.config.chosen:
-        missing = "it was not chosen for this build"
-    words = {"title": figure.title, "caption": figure.caption}
-    return {**words, "without": gone, "missing": missing}
+class PaperJob(Planner):
+    """The paper on figures, claims and tables."""
+
+    def __init__(self, site: Site, tables: TableJobs) -> None:
+        super().__init__(site)
+        self.tables, self.claims, self.figures = tables, tables.claims, tables.figures
+
+    @cache
+    def typeset(self) -> Job:
+        """Return the paper's job, with the numbers of scale paper for comparison."""
+        config, site = self.config, self.site
+        choice = {**config.choice.model_dump(), "scale": "paper", "figures": "all"}
+        paper = checked(load(choice, config.folder), site.root)
+        scale = self.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
+        figures = [config.figures[name] for name in config.chosen]
+        shown = {run.name for figure in figures for run in self.figures.runs(figure)}
+        contents = {
+            "scale": {
+                "name": config.choice.scale,
+                "description": self.scale.description,
+                "miniatures": self.scale.miniatures is not None,
+            },
+            "figures": {
+                name: self._words(name, figure)
+                for name, figure in self.tables.configured.items()
+                if figure.group is None or name in config.chosen
+            },
+            "tables": {name: table.title for name, table in config.tables.items()},
+            "numbers": dict(_leaves({**numbers(site), "paper": numbers(paper)})),
+            "configuration": [(key, str(value)) for key, value in _leaves(scale)],
+            "columns": COLUMNS,
+            "regime": [row for row in beside(self.planned, paper.planned) if row["run"] in shown],
+        }
+        jobs = {f"figure {name}": self.figures.figure(name) for name in config.chosen}
+        jobs |= {"claims": self.claims.judge(), "tables": self.tables.write()}
+        jobs |= {"measurements": self.figures.collect()}
+        inputs = {label: [job.manifest] for label, job in jobs.items()}
+        settings = PaperSettings(told=contents, sources=sources(site.root))
+        return self.make("typeset", "paper.typeset", "paper", inputs, settings)
+
+    def _words(self, name: str, figure: Figure) -> FigureWords:
+        gone = list(self.site.left_out.get(name, figure.trajectories))
+        missing = None
+        if name not in self.config.figures:
+            reasons = self.site.reasons
+            why = dict.fromkeys(reasons[member] for member in gone if member in reasons)
+            missing = f"{self.scale.description} leaves out {', '.join(gone)}"
+            missing += f" ({'; '.join(why)})" if why else ""
+        elif name not in self.config.chosen:
+            missing = "it was not chosen for this build"
+        return {
+            "title": figure.title,
+            "caption": figure.caption,
+            "without": gone,
+            "missing": missing,
+        }
 
 
-def numbers(site: Site) -> dict[str, Any]:
+def numbers(site: Site) -> dict[str, object]:
     """Return numbers of a configuration: of the scale, models, quantizers and runs."""
-    config, timeline, scale = site.config, site.timeline, site.config.scale
+    scale, seeds = site.config.scale, site.planned.basis.seeds
     first, texts = next(iter(scale.models.values())), scale.calibration
     blocks = scale.evaluation.count(first.context)
     of_scale = {
         "steps": scale.budget,
-        "seeds": ", ".join(map(str, timeline.seeds)),
-        "seed-count": len(timeline.seeds),
+        "seeds": ", ".join(map(str, seeds)),
+        "seed-count": len(seeds),
         "calibration-sets": texts.draws,
         "calibration-sequences": texts.documents or texts.count(first.context),
         "validation-blocks": blocks,
@@ -88,137 +103,33 @@ def numbers(site: Site) -> dict[str, Any]:
         "trace-samples": scale.curvature.trace_samples,
         "grid": scale.landscape.side**2,
     }
-    models, runs = dict[str, Any](), dict[str, Any]()
-    for name, shape in scale.models.items():
-        vocabulary = scale.whole(shape.corpus).vocabulary
-        models[name] = shape.model_dump(include={"layers", "width", "context"}) | {
-            "parameters": rounded(shape.parameters(vocabulary)),
+    models, runs = dict[str, object](), dict[str, object]()
+    for name, model in scale.models.items():
+        vocabulary = scale.whole(model.corpus).vocabulary
+        models[name] = model.model_dump(include={"layers", "width", "context"}) | {
+            "parameters": rounded(model.parameters(vocabulary)),
             "vocabulary": vocabulary,
         }
-    for name, run in config.runs.runs.items():
-        trained, whole = run.trained(timeline), run.whole(timeline)
-        runs[name] = _plain(run.optimizer_in(timeline)) | {
-            "tokens": rounded(run.tokens(timeline)),
-            "batch-tokens": trained.batch * trained.context,
-            "peak-rate": short(whole.peak(timeline)),
-            "warmup-steps": whole.warmup_steps(timeline),
+    for run in site.planned.runs:
+        runs[run.name] = _plain(run.optimizer) | {
+            "tokens": rounded(run.tokens_at(run.last)),
+            "batch-tokens": run.trained.batch_tokens,
+            "peak-rate": short(run.trunk.peak),
+            "warmup-steps": run.trunk.warmup,
         }
-    quantizers = {n: _plain(q.resolved(first.widths)) for n, q in config.quantizers.items()}
+    quantizers = {n: _plain(q.resolved(first.widths)) for n, q in site.config.quantizers.items()}
     return {"scale": of_scale, "models": models, "runs": runs, "quantizers": quantizers}
 
 
-def _plain(settings: Any) -> dict[str, str]:
+def _plain(settings: BaseModel) -> dict[str, object]:
     items = settings.model_dump(mode="json").items()
     return {key.replace("_", "-"): f"{n:g}" for key, n in items if type(n) in (int, float)}
 
 
-def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(content: object, place: str = "") -> Iterator[tuple[str, object]]:
     """Yield all values by dotted key, lists as one text."""
-    if isinstance(content, dict):
+    if isinstance(content, Mapping):
         for key, value in content.items():
             yield from _leaves(value, f"{place}.{key}" if place else str(key))
     else:
         yield place, ", ".join(map(str, content)) if isinstance(content, list) else content
-
-
-@dataclass(frozen=True)
-class Dimensionless:
-    """Dimensionless numbers of a run from fresh weights to its end, besides peak rate and tokens.
-
-    `e_folds`: sum over steps of the share of a weight that weight decay removes. `timescale`: steps
-    in which it removes 1 - 1/e at the peak rate, as a share of the run; None without decay.
-    `warmup`, `cooldown`, `batch` (one step): shares of the run. `epochs`: passes over the text."""
-
-    peak: float
-    tokens: float
-    e_folds: float
-    timescale: float | None
-    warmup: float
-    cooldown: float
-    tokens_per_parameter: float
-    epochs: float
-    batch: float
-
-    def unlike(self, other: "Dimensionless | None") -> set[str]:
-        """Return names of the numbers that differ from another run's. Less than one epoch, and more
-        tokens per parameter, count as alike."""
-        # The epochs of public models are unknown.
-        epochs = 1.0 if other is None or math.isnan(other.epochs) else max(1.0, other.epochs)
-        found = {"epochs"} if self.epochs > epochs else set[str]()
-        for name in NUMBERS if other else ():
-            mine, theirs = getattr(self, name), getattr(other, name)
-            ratio = mine / theirs if mine and theirs else 1.0 if mine == theirs else math.inf
-            most = math.inf if name == "tokens_per_parameter" else ALIKE[1]
-            if name != "epochs" and not ALIKE[0] <= ratio <= most:
-                found.add(name)
-        return found
-
-
-NUMBERS = [field.name for field in fields(Dimensionless)][2:]
-COLUMNS = ["peak rate", "tokens", *NUMBERS]
-
-
-def beside(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of every run, with the published ones and whether both differ."""
-    published = dict(regimes(theirs))
-    for name, found in regimes(plan):
-        other = published.get(name)
-        unlike, others = found.unlike(other), astuple(other) if other else [None] * len(COLUMNS)
-        rows = map(_text, astuple(found)), map(_text, others), [key in unlike for key in COLUMNS]
-        yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
-
-
-def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
-    """Yield the numbers of all runs of a plan and of public models with known runs, by name."""
-    timeline, config = plan.site.timeline, plan.site.config
-    for name, run in config.runs.runs.items():
-        way = [run]
-        while way[0].sources():
-            way.insert(0, way[0].before(timeline))
-        phases = [
-            (each.ends(timeline)[0], each.schedule_in(timeline), each.optimizer_in(timeline))
-            for each in way
-        ]
-        (first, steps), trained = run.ends(timeline), run.trained(timeline)
-        tokens, batch = run.tokens(timeline), trained.batch * trained.context
-        # Another corpus starts at its beginning.
-        is_other = trained.corpus != way[0].trained(timeline).corpus
-        read = (steps - first) * batch if is_other else tokens
-        epochs = read / config.scale.corpora[trained.corpus].train
-        yield name, _regime(plan, name, phases, steps, batch, tokens, epochs)
-    for name, public in config.runs.public.items():
-        if isinstance(public, PublicRun):
-            steps = max(each.step or 0 for each in public.revisions.values())
-            tokens = max(each.tokens or 0 for each in public.revisions.values())
-            phases = [(0, public.earlier, public.optimizer)]
-            phases.append((public.first, public.schedule, public.optimizer))
-            yield name, _regime(plan, name, phases, steps, public.batch, tokens, math.nan)
-
-
-def _regime(
-    plan: Any, name: str, phases: list[Phase], steps: int, batch: float, tokens: int, epochs: float
-) -> Dimensionless:
-    def taken(step: int) -> float:
-        _, schedule, optimizer = phases[bisect_right(phases, step, key=itemgetter(0)) - 1]
-        return optimizer.per_step(schedule.learning_rate(step), schedule.peak)
-
-    _, schedule, optimizer = phases[-1]
-    at_peak, looks = optimizer.per_step(schedule.peak, schedule.peak), min(steps, LOOKS)
-    every = steps / looks
-    return Dimensionless(
-        peak=schedule.peak,
-        tokens=float(tokens),
-        e_folds=every * sum(taken(int((number + 0.5) * every)) for number in range(looks)),
-        timescale=1 / (at_peak * steps) if at_peak else None,
-        warmup=schedule.warmup / steps,
-        cooldown=len(schedule.decay(steps)) / steps,
-        tokens_per_parameter=tokens / plan.trajectories.parameters(name),
-        epochs=epochs,
-        batch=batch / tokens,
-    )
-
-
-def _text(value: float | None) -> str | None:
-    if value is None or math.isnan(value):
-        return None
-    return f"{value:.3g}" if value < UNITS["k"] else rounded(value)

@@ -55,7 +55,7 @@ def release(plan: Plan) -> tuple[Path, int]:
     """Write the release of a scale; return its new archive and the number of archived results."""
     scale = plan.site.config.choice.scale
     results, pictures = folders(scale)
-    paper = plan.typeset(Path("config"))
+    paper = plan.paper.typeset()
     shown = [*plan.last(), plan.claims.judge(), plan.tables.write()]
     jobs = sorted(plan.site.needed([*shown, paper]), key=lambda each: each.manifest)
     _require_releasable(plan, jobs)

@@ -16,12 +16,12 @@ from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, beside
 from ptq_dynamics.figures.places import place
 from ptq_dynamics.figures.settings import SPANS, TABLE
+from ptq_dynamics.plan.page_job import PageSettings
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import Archive, Result, at
 from ptq_dynamics.provenance.trace import inputs_of
-from ptq_dynamics.report.planning import PAGE, PageSettings
 
-CLAIMS = "claims"  # the table of them
+PAGE, CLAIMS = "index.html", "claims"  # the file, and the table of claims
 
 
 def run(context: Context[PageSettings]) -> Mapping[str, Any]:

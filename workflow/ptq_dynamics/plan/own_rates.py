@@ -14,10 +14,11 @@ SCHEDULER = "scheduler.pt"  # beside a checkpoint of the Trainer of transformers
 UNKNOWN = "checkpoint"  # phase of a checkpoint whose rate is not known
 RESTART = "restart"  # phase of a checkpoint whose rate has risen again after a decay
 ROUNDING = 1e-12  # largest relative difference of equal rates
+State = Mapping[str, Any]  # of a Trainer, as `folders.state` returns it
 Places = dict[int | None, tuple[float | None, str]]  # learning rate and phase by step
 
 
-def logged(state: Mapping[str, Any], version: str) -> dict[int, float]:
+def logged(state: State, version: str) -> dict[int, float]:
     """Return the rates of the next update by step, from a trainer_state.json and the version of
     transformers that wrote it."""
     # From 4.51 on, the Trainer logs the rate of the last update. 4.50 was the first version to
