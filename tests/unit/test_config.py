@@ -245,7 +245,7 @@ def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(damaged, where,
     with changed(damaged / file, put(*key, value=broken)) as content:
         choice = content if file == "config.yaml" else {}
         with pytest.raises(Problem) as caught:
-            load({"scale": "smoke", "seed": 100, "figures": "all", **choice}, damaged)
+            outcome(damaged, **choice)
     message = str(caught.value)
     # What a grid makes is called by its own name.
     is_grid = any("{" in str(part) for part in key)
