@@ -216,7 +216,7 @@ class Plain(Layout):
 
 from typing import Literal
 
-from ptq_dynamics.train.averages import OfOne, Source, Steps
+from ptq_dynamics.train.averages import OfOne, SourcePoints, Steps
 from ptq_dynamics.train.settings import Mean, Member
 
 
@@ -225,7 +225,7 @@ class Ends(OfOne):
 
     ends: Literal["both"]
 
-    def along(self, source: Source, steps: Steps) -> list[Mean]:
+    def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
         """One."""
         first, *_, last = source.measured
         members = tuple(Member("trajectory", point.id, 1.0) for point in (first, last))

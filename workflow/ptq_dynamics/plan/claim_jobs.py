@@ -71,7 +71,7 @@ class ClaimJobs(Planner):
                 return Told(says=claim.says, unmeasured=f"figure {gone[0]} {why}")
         figure = self.config.figures[claim.figures[0]]
         shown = [run for name, run in self.planned.items() if name in figure.trajectories]
-        small = dict.fromkeys(trajectory.followed.stands_for for trajectory in shown)
+        small = dict.fromkeys(trajectory.followed.origin.stands_for for trajectory in shown)
         seeds = [trajectory.seeds_shown(figure.headline) for trajectory in shown]
         common = tuple(seed for seed in seeds[0] if all(seed in others for others in seeds))
         miniatures = tuple(filter(None, small))

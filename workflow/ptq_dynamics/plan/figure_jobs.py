@@ -42,9 +42,9 @@ class FigureJobs(Planner):
             runs = [run for run in runs if run.seed == self.seed(run.name)]
         inputs |= {run.label: self.trajectories.manifests(run.name, run.seed) for run in runs}
         inputs |= self._others(name, figure)
-        followed = self._followed(figure)
-        uncertain = [f"{shown.family}: {shown.uncertain}" for shown in followed if shown.uncertain]
-        unsure = [shown.family for shown in followed if shown.has_uncertain_rate]
+        origins = [followed.origin for followed in self._followed(figure)]
+        uncertain = [f"{one.family}: {one.uncertain}" for one in origins if one.uncertain]
+        unsure = [one.family for one in origins if one.is_rate_uncertain]
         notes = {
             "Here the paper's": ", ".join(self._here(figure)),
             "Left out at this scale:": ", ".join(self.site.left_out[name]),
@@ -97,7 +97,7 @@ class FigureJobs(Planner):
     def rates(self) -> tuple[float, float] | None:
         """Return the lowest and the highest of the paper's peak rates of controlled runs."""
         trunks = (run for run in self.planned.runs if isinstance(run, PlannedTrunk))
-        rates = [run.entry.peak_lr for run in trunks if run.stands_for is None]
+        rates = [run.entry.peak_lr for run in trunks if run.origin.stands_for is None]
         return (min(rates), max(rates)) if rates else None
 
     def _here(self, figure: Figure) -> list[str]:
@@ -130,7 +130,7 @@ class FigureJobs(Planner):
             trunk, at = run.branched or (None, None)
             for seed in run.seeds_shown(figure.headline):
                 label = f"run {run.name} seed {seed}"
-                yield ShownRun(label, run.name, seed, trunk, at, run.stands_for)
+                yield ShownRun(label, run.name, seed, trunk, at, run.origin.stands_for)
 
     def measured(self, queries: Iterable[Query]) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
         """Return the series of some queries, and their raw results by label."""

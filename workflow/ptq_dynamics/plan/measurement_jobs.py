@@ -100,7 +100,7 @@ class MeasurementJobs(Planner):
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
         """Return a trajectory at a seed under a quantizer, or in full precision."""
-        family = self.planned[trajectory].family
+        family = self.planned[trajectory].origin.family
         seed = self.seed(trajectory, seed)
         if quantizer == FULL_PRECISION:
             return Series(trajectory, seed, family, quantizer, FULL_PRECISION, None, None)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TypedDict
 
 from pydantic import BaseModel
 
@@ -17,15 +16,6 @@ from ptq_dynamics.plan.table_jobs import TableJobs
 
 # Keys of a scale without influence on results.
 ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
-
-
-class FigureWords(TypedDict):
-    """A figure's words, the trajectories that it lacks, and the reason if it is not drawn."""
-
-    title: str
-    caption: str
-    without: list[str]
-    missing: str | None
 
 
 class PaperJob(Planner):
@@ -68,7 +58,8 @@ class PaperJob(Planner):
         settings = PaperSettings(told=contents, sources=sources(site.root))
         return self.make("typeset", "paper.typeset", "paper", inputs, settings)
 
-    def _words(self, name: str, figure: Figure) -> FigureWords:
+    def _words(self, name: str, figure: Figure) -> dict[str, object]:
+        """Return a figure's words; `missing` is the reason if it is not drawn."""
         gone = list(self.site.left_out.get(name, figure.trajectories))
         missing = None
         if name not in self.config.figures:
@@ -78,12 +69,8 @@ class PaperJob(Planner):
             missing += f" ({'; '.join(why)})" if why else ""
         elif name not in self.config.chosen:
             missing = "it was not chosen for this build"
-        return {
-            "title": figure.title,
-            "caption": figure.caption,
-            "without": gone,
-            "missing": missing,
-        }
+        words = {"title": figure.title, "caption": figure.caption}
+        return {**words, "without": gone, "missing": missing}
 
 
 def numbers(site: Site) -> dict[str, object]:

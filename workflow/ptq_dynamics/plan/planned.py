@@ -30,6 +30,17 @@ class TrainedShape:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The family of a trajectory in tables, and its public model: what is `uncertain`, whether the
+    learning rate is, and the model that a miniature `stands_for`."""
+
+    family: str
+    uncertain: str | None = None
+    is_rate_uncertain: bool = False
+    stands_for: str | None = None
+
+
+@dataclass(frozen=True)
 class Basis:
     """What all trajectories of a plan share: the scale, defaults of runs, the chosen seeds."""
 
@@ -95,23 +106,13 @@ class PlannedTrajectory(ABC):
 
     @property
     @abstractmethod
-    def family(self) -> str:
-        """Name of its family in tables and figures."""
+    def origin(self) -> Origin:
+        """Its family and public model."""
 
     @property
     def followed(self) -> "PlannedTrajectory":
         """The run or public model whose learning rate it follows."""
         return self
-
-    @property
-    def uncertain(self) -> str | None:
-        """What is uncertain about a public model."""
-        return None
-
-    @property
-    def has_uncertain_rate(self) -> bool:
-        """Whether the learning rate of a public model is uncertain."""
-        return False
 
     @property
     def averaged(self) -> tuple[str, ...]:
@@ -134,18 +135,8 @@ class PlannedTrajectory(ABC):
         return self.seeds if headline is True or self.has_own_seeds else self.seeds[: headline or 1]
 
     @property
-    def is_branch(self) -> bool:
-        """Whether it branches from a trunk."""
-        return False
-
-    @property
     def branched(self) -> tuple[str, int] | None:
         """Name of the run that its curve continues, and the step at which it begins."""
-        return None
-
-    @property
-    def stands_for(self) -> str | None:
-        """The public model that a miniature replaces."""
         return None
 
     def check(self, place: str) -> None:  # noqa: B027 (most kinds need no check)

@@ -1,12 +1,12 @@
 """Planned averages: means of checkpoints of their source trajectories."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.plan.planned import PlannedTrajectory, TrainedShape
-from ptq_dynamics.train.averages import Average, OfOne, Point, Source
+from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
+from ptq_dynamics.train.averages import Average, OfOne, Point, SourcePoints
 from ptq_dynamics.train.settings import Mean
 
 
@@ -19,9 +19,9 @@ class PlannedAverage(PlannedTrajectory):
     entry: Average
 
     @cached_property
-    def _ingredients(self) -> dict[str, Source]:
+    def _ingredients(self) -> dict[str, SourcePoints]:
         return {
-            label: Source(source.checkpoints, source.measured, source.averaged)
+            label: SourcePoints(source.checkpoints, source.measured, source.averaged)
             for label, source in self.sources.items()
         }
 
@@ -58,9 +58,10 @@ class PlannedAverage(PlannedTrajectory):
         return self.last_source.shape
 
     @property
-    def family(self) -> str:
-        """Its own family, or that of the last source."""
-        return self.entry.family or self.last_source.family
+    def origin(self) -> Origin:
+        """That of the last source, but for its own family."""
+        origin = self.last_source.origin
+        return replace(origin, family=self.entry.family or origin.family)
 
     @property
     def followed(self) -> PlannedTrajectory:

@@ -27,11 +27,6 @@ class PlannedBranch(PlannedRun):
         return replace(shape, corpus=entry.corpus or shape.corpus, batch=entry.batch or shape.batch)
 
     @property
-    def is_branch(self) -> bool:
-        """True: the trunk may keep its weights or give them up for an average."""
-        return True
-
-    @property
     def branched(self) -> tuple[str, int] | None:
         """Trunk and branch point, unless the branch has other weights than its trunk's."""
         return None if self.entry.weights else (self.entry.trunk, self.first)

@@ -1,6 +1,6 @@
 """Planned miniatures, whose rates and lengths follow from their public families."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import ClassVar
@@ -8,7 +8,7 @@ from typing import ClassVar
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.plan.miniatures import InSmall, Miniature, MiniaturePhase, Stage
-from ptq_dynamics.plan.planned import Basis, TrainedShape
+from ptq_dynamics.plan.planned import Basis, Origin, TrainedShape
 from ptq_dynamics.plan.planned_branches import PlannedBranch
 from ptq_dynamics.plan.planned_runs import PlannedRun, PlannedTrunk, nearest
 from ptq_dynamics.train.averages import Point
@@ -30,19 +30,10 @@ class PlannedMiniature(PlannedTrunk):
     entry: Miniature
 
     @property
-    def stands_for(self) -> str | None:
+    def origin(self) -> Origin:
         """The public model that it replaces."""
-        return self.entry.family
-
-    @property
-    def uncertain(self) -> str | None:
-        """What is uncertain of the public model."""
-        return self.entry.unknown
-
-    @property
-    def has_uncertain_rate(self) -> bool:
-        """Whether the learning rate of the public model is uncertain."""
-        return self.entry.uncertain_rate
+        entry, family = self.entry, self.entry.family or ""
+        return Origin(family, entry.unknown, entry.uncertain_rate, family)
 
     @property
     def optimizer(self) -> Optimizer:
@@ -96,9 +87,11 @@ class PlannedStage(PlannedRun):
     before: PlannedRun
 
     @property
-    def uncertain(self) -> str | None:
-        """What is uncertain of the stage and of its trunk."""
-        return "; ".join(filter(None, (self.entry.unknown, super().uncertain))) or None
+    def origin(self) -> Origin:
+        """The public model, and also what is uncertain of the stage."""
+        origin = super().origin
+        uncertain = "; ".join(filter(None, (self.entry.unknown, origin.uncertain))) or None
+        return replace(origin, uncertain=uncertain)
 
     @property
     def shape(self) -> TrainedShape:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import require
 from ptq_dynamics.config.runs import Run, Whole
-from ptq_dynamics.plan.planned import PlannedTrajectory, TrainedShape
+from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
 from ptq_dynamics.train.averages import Point
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
@@ -42,24 +42,10 @@ class PlannedRun(PlannedTrajectory):
         return trunk
 
     @property
-    def family(self) -> str:
-        """The run's family, or `controlled` for the paper's own runs."""
-        return self.entry.family or self.trunk.entry.family or "controlled"
-
-    @property
-    def stands_for(self) -> str | None:
-        """The public model that a miniature replaces."""
-        return self.trunk.stands_for
-
-    @property
-    def uncertain(self) -> str | None:
-        """What is uncertain of the public model that a miniature replaces."""
-        return self.trunk.uncertain
-
-    @property
-    def has_uncertain_rate(self) -> bool:
-        """Whether the learning rate of that public model is uncertain."""
-        return self.trunk.has_uncertain_rate
+    def origin(self) -> Origin:
+        """The run's family, or that of its trunk, and the trunk's public model."""
+        origin = self.trunk.origin
+        return replace(origin, family=self.entry.family or origin.family)
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
@@ -168,19 +154,9 @@ class PlannedTrunk(PlannedRun):
     entry: Whole
 
     @property
-    def stands_for(self) -> str | None:
-        """None, since this is no miniature."""
-        return None
-
-    @property
-    def uncertain(self) -> str | None:
-        """None, since this is no miniature."""
-        return None
-
-    @property
-    def has_uncertain_rate(self) -> bool:
-        """False, since this is no miniature."""
-        return False
+    def origin(self) -> Origin:
+        """The run's family, or `controlled` for the paper's own runs."""
+        return Origin(self.entry.family or "controlled")
 
     @cached_property
     def shape(self) -> TrainedShape:

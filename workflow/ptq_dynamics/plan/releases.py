@@ -11,7 +11,7 @@ from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, P
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import Entry, Lock, Wanted
-from ptq_dynamics.plan.planned import PlannedTrajectory, TrainedShape
+from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.averages import Point
 from ptq_dynamics.train.fetch import FetchSettings, Revision
@@ -112,19 +112,9 @@ class PlannedRelease(PlannedTrajectory):
         return TrainedShape(model, model.corpus, model.context, None, 1)
 
     @property
-    def family(self) -> str:
-        """The family."""
-        return self.entry.family
-
-    @property
-    def uncertain(self) -> str | None:
-        """What is uncertain of the family."""
-        return self.entry.unknown
-
-    @property
-    def has_uncertain_rate(self) -> bool:
-        """Whether publications give several learning rates."""
-        return self.entry.uncertain_rate
+    def origin(self) -> Origin:
+        """The family, and what is uncertain of it."""
+        return Origin(self.entry.family, self.entry.unknown, self.entry.uncertain_rate)
 
     @property
     def averaged(self) -> tuple[str, ...]:
@@ -136,11 +126,6 @@ class PlannedRelease(PlannedTrajectory):
         """Trunk and first step of a branch."""
         trunk = self.entry.trunk if isinstance(self.entry, PublicRun) else None
         return None if trunk is None else (trunk, self.entry.first)
-
-    @property
-    def is_branch(self) -> bool:
-        """Whether it continues a trunk."""
-        return self.branched is not None
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from itertools import product
 from ptq_dynamics.claims.settings import TableQuery
 from ptq_dynamics.config import Figure
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
+from ptq_dynamics.plan.planned_branches import PlannedBranch
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
 
@@ -14,7 +15,9 @@ def rows(planned: Trajectories, table: TableQuery, figure: Figure) -> Iterator[t
     """Yield the trajectories that a table shows of a figure, each after its curve's label."""
     for label, members in figure.curves.items():
         for name in members:
-            if planned[name].is_branch or not table.branches:
+            trajectory = planned[name]
+            is_branch = isinstance(trajectory, PlannedBranch) or trajectory.branched is not None
+            if is_branch or not table.branches:
                 yield label, name
 
 

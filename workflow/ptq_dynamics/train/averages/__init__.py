@@ -18,7 +18,7 @@ class Point(NamedTuple):
     step: int | None
 
 
-class Source(NamedTuple):
+class SourcePoints(NamedTuple):
     """A trajectory to average: all its checkpoints in order, those that are measured, and ids of
     those that its authors averaged, if they are known."""
 
@@ -32,7 +32,7 @@ class Source(NamedTuple):
         return {point.step: point.id for point in self.checkpoints if point.step is not None}
 
 
-Sources = Mapping[str, Source]  # by label
+Sources = Mapping[str, SourcePoints]  # by label
 Steps = Callable[[Share], int]  # a share of the budget in whole steps
 
 
@@ -70,7 +70,7 @@ class OfOne(Average):
         return self.along(sources["trajectory"], steps)
 
     @abstractmethod
-    def along(self, source: Source, steps: Steps) -> list[Mean]:
+    def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
         """Return all means of a trajectory."""
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Once, Share
-from ptq_dynamics.train.averages import OfOne, Source, Steps, mean_of
+from ptq_dynamics.train.averages import OfOne, SourcePoints, Steps, mean_of
 from ptq_dynamics.train.settings import Mean, Member
 
 # A checkpoint this many memories old weighs 2e-9 of the last one, below float32's resolution.
@@ -18,7 +18,7 @@ class Last(OfOne):
 
     last: Annotated[int, Field(ge=2)]
 
-    def along(self, source: Source, steps: Steps) -> list[Mean]:
+    def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
         """Return a mean for each checkpoint that has enough checkpoints before it."""
         taken = source.averaged or [point.id for point in source.measured]
         points = [point for point in source.measured if point.id in taken]
@@ -37,7 +37,7 @@ class Lawa(OfOne):
     window: Annotated[int, Field(ge=2)]
     at: Share | None = None
 
-    def along(self, source: Source, steps: Steps) -> list[Mean]:
+    def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
         """Return a mean for each of these steps that has a whole window behind it."""
         means, every, ids = list[Mean](), steps(self.every), source.ids
         measured = [point.step or 0 for point in source.measured]
@@ -51,7 +51,7 @@ class Lawa(OfOne):
 class Tails(OfOne):
     """Several means at the end of one trajectory."""
 
-    def known(self, source: Source) -> list[int]:
+    def known(self, source: SourcePoints) -> list[int]:
         """Return the steps of checkpoints up to the last measured one."""
         end = source.measured[-1].step or 0
         return sorted(step for step in source.ids if step <= end)
@@ -63,7 +63,7 @@ class Exponential(Tails):
     every: Share
     memories: Annotated[tuple[Share, ...], Field(min_length=1), Once]
 
-    def along(self, source: Source, steps: Steps) -> list[Mean]:
+    def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
         """Return a mean for each memory."""
         known, every = self.known(source), steps(self.every)
         taken = range(known[-1], known[0] - 1, -every) if known else range(0)
@@ -84,7 +84,7 @@ class Intervals(Tails):
     intervals: Annotated[tuple[Share, ...], Field(min_length=1), Once]
     window: Annotated[int, Field(ge=2)]
 
-    def along(self, source: Source, steps: Steps) -> list[Mean]:
+    def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
         """Return a mean for each interval."""
         means, known = list[Mean](), self.known(source)
         for every in dict.fromkeys(map(steps, self.intervals)):
