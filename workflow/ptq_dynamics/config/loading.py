@@ -32,7 +32,7 @@ from ptq_dynamics.quantize.methods import AnyQuantizer
 Task = Annotated[tasks.Task, OneOf("ptq_dynamics.measure.tasks", by="source")]
 
 
-def _words(value: Any) -> Any:
+def _words(value: object) -> object:
     # --config figures="fig04 fig06" more_seeds=102
     if isinstance(value, int):
         return [value]
@@ -66,7 +66,7 @@ class Sweep(Strict):
     seed: Seed
     runs: Annotated[tuple[str, ...], Field(min_length=2), Once]
     trunk: str | None = None
-    candidates: Annotated[Named[dict[str, Any]], Field(min_length=1)]
+    candidates: Annotated[Named[dict[str, object]], Field(min_length=1)]
 
 
 class Config(Strict):
@@ -126,7 +126,7 @@ def scales(folder: Path = Path("config")) -> list[str]:
     return sorted(path.stem for path in folder.glob("scales/*.yaml"))
 
 
-def load(choice: dict[str, Any], folder: Path) -> Config:
+def load(choice: Mapping[str, object], folder: Path) -> Config:
     """Return all files under `folder`, validated for a choice; `Problem` names file and key."""
     for path in folder.glob("[!.]*.y*ml"):
         require(str(path), "file of configuration", [path.name], FILES)
@@ -164,7 +164,7 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     return Config(folder=folder, lock=lock, choice=chosen, scale=scale, **parts)
 
 
-def schema(name: str) -> dict[str, Any]:
+def schema(name: str) -> dict[str, object]:
     """Return the JSON schema of a file by its name in `TYPES`."""
     require("--help-keys", "file of configuration", [name], TYPES)
     return TypeAdapter(TYPES[name]).json_schema()
@@ -175,9 +175,9 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(LOADER):
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         # YAML silently takes the last of duplicate keys.
-        seen = set[Any]()
+        seen = set[object]()
         for key, _ in node.value:
             if key.value in seen:
                 line = key.start_mark.line + 1
@@ -208,33 +208,36 @@ def read(path: Path, name: str, words: Words | None = None) -> Any:
     return _check(content, name, path)
 
 
-def expand(entries: Mapping[Any, Any], place: str) -> dict[str, Any]:
+def expand(entries: Mapping[object, object], place: str) -> dict[object, object]:
     """Return entries with all combinations of `over`; `Problem` if two get one name."""
-    found = dict[str, Any]()
+    expanded = dict[object, object]()
     for written, entry in entries.items():
         lists = entry.get("over", {}) if isinstance(entry, dict) else {}
         if not isinstance(lists, dict) or not all(isinstance(e, list) for e in lists.values()):
             where = f"{place}.{written}.over"
             raise Problem(f"{where} is {lists!r}: must be a mapping of names to lists")
         for values in product(*lists.values()):
-            name, one = written, entry
+            name, filled = written, entry
             for key, value in zip(lists, values, strict=True):
-                name, one = _filled([name, one], f"{{{key}}}", str(value))
-            if name in found:
+                braces, text = f"{{{key}}}", str(value)
+                name, filled = _filled(name, braces, text), _filled(filled, braces, text)
+            if name in expanded:
                 raise Problem(f"{place}.{written} and another entry generate {name!r}; rename one")
-            found[name] = {k: v for k, v in one.items() if k != "over"} if lists else one
-    return found
+            if lists and isinstance(filled, dict):
+                filled = {key: value for key, value in filled.items() if key != "over"}
+            expanded[name] = filled
+    return expanded
 
 
-def _filled(value: Any, braces: str, text: str) -> Any:
+def _filled(value: object, braces: str, text: str) -> object:
     if isinstance(value, dict):
-        return {key: _filled(each, braces, text) for key, each in value.items()}
+        return {key: _filled(part, braces, text) for key, part in value.items()}
     if isinstance(value, list):
-        return [_filled(each, braces, text) for each in value]
+        return [_filled(part, braces, text) for part in value]
     return value.replace(braces, text) if isinstance(value, str) else value
 
 
-def _check(data: Any, name: str, path: Path) -> Any:
+def _check(data: object, name: str, path: Path) -> Any:
     try:
         return TypeAdapter(TYPES[name]).validate_python(data)
     except ValidationError as error:

@@ -6,7 +6,6 @@ The ratio of widths scales the peak rate. `ptq-dynamics dev regime` shows other 
 from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -136,11 +135,11 @@ class _Lineage:
             case Later():
                 kind, fields = Stage, self._stage(run)
         try:
-            return kind(**fields)
+            return kind.model_validate(fields)
         except ValidationError as error:
             raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
 
-    def _pretraining(self, run: Pretraining) -> dict[str, Any]:
+    def _pretraining(self, run: Pretraining) -> dict[str, object]:
         family, small, steps = self.family, self.small, self.steps(run.tokens)
         peak = run.peak_lr or family.peak_lr
         shortened = run.tokens / family.tokens_per_step / steps
@@ -170,7 +169,7 @@ class _Lineage:
             "uncertain_rate": family.other_peak_lr is not None,
         }
 
-    def _phase(self, phase: Phase) -> dict[str, Any]:
+    def _phase(self, phase: Phase) -> dict[str, object]:
         small = self.small
         steady = self.steps(phase.steady, phase.batch) if phase.steady else 0
         cooldown = max(self.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
@@ -185,7 +184,7 @@ class _Lineage:
             "cooldown_points": small.measured_cooldown,
         }
 
-    def _stage(self, later: Later) -> dict[str, Any]:
+    def _stage(self, later: Later) -> dict[str, object]:
         steps = max(1, round(self.small.stage * self.budget))
         optimizer, decay = later.optimizer or self.family.optimizer, 1.0
         if optimizer.weight_decay:
