@@ -55,14 +55,16 @@ def _check_texts(config: Config) -> None:
     """Require that nothing is trained on held-out text, and that tasks have documents."""
     place, tasks = config.file, config.scale.tasks
     corpora = config.scale.corpora
-    embedded = {name: each for name, each in corpora.items() if isinstance(each, EmbeddedCorpus)}
+    embedded = {
+        name: corpus for name, corpus in corpora.items() if isinstance(corpus, EmbeddedCorpus)
+    }
     read = dict[str, str]()
     for name, corpus in corpora.items():
         if isinstance(corpus, Derived):
             require(f"{place}: corpora.{name}.of", "embedded corpus", [corpus.of], embedded)
         if isinstance(corpus, MixCorpus) and corpus.text != "descriptions":
-            whole = embedded[corpus.of]
-            theirs = whole.packages if whole.source_code else ()
+            source = embedded[corpus.of]
+            theirs = source.packages if source.source_code else ()
             held = dict.fromkeys(map(_distribution, theirs), corpus.of)
             _check_unread(f"{place}: corpora.{name}.packages", corpus.packages, held)
         if isinstance(corpus, EmbeddedCorpus | MixCorpus):
@@ -70,7 +72,7 @@ def _check_texts(config: Config) -> None:
     if tasks is None:
         return
     _check_unread(f"{place}: tasks.others", tasks.others, read)
-    others = [name for name, each in corpora.items() if isinstance(each, DatasetsCorpus)]
+    others = [name for name, corpus in corpora.items() if isinstance(corpus, DatasetsCorpus)]
     for name in (name for name in tasks.names if config.tasks[name].made):
         shots = tasks.shots_before(name)
         if shots > tasks.pool:
@@ -126,7 +128,7 @@ def _check_amounts(config: Config, planned: Trajectories) -> None:
     named = {name for figure in config.figures.values() for name in figure.quantizers}
     taken = (config.quantizers[scale.used(name)] for name in named)
     draws = max(scale.calibration.draws, *(kind.calibration_draw for kind in taken), 1)
-    amounts = [(key, each) for key, each in scale if isinstance(each, Text)]
+    amounts = [(key, text) for key, text in scale if isinstance(text, Text)]
     for (whose, shape), (key, amount) in product(shapes.items(), amounts):
         place, context = f"{config.file}: {key}", shape.context
         is_calibration, count = key == "calibration", amount.count(context)
@@ -134,12 +136,12 @@ def _check_amounts(config: Config, planned: Trajectories) -> None:
             why = f"does not divide its {count} blocks of {context} tokens ({whose})"
             raise Problem(f"{place}.batch {scale.curvature.batch} {why}; change one of the two")
         least = 0 if is_calibration and scale.calibration.documents else amount.least
-        asked = max(1, count) * context * (draws if is_calibration else 1)
+        needed = max(1, count) * context * (draws if is_calibration else 1)
         owner = scale.held_by(shape.corpus)
         held = getattr(scale.whole(owner), amount.split)
         # A corpus without probe text is for figures without curvature.
-        if (held and asked > held) or count < least:
-            why = f"needs {asked:,} tokens in blocks of {context} ({whose}), at least {least}"
+        if (held and needed > held) or count < least:
+            why = f"needs {needed:,} tokens in blocks of {context} ({whose}), at least {least}"
             there = f"corpora.{owner}.{amount.split} has {held:,} tokens"
             raise Problem(f"{place} {why}, and {there}; change one of the two")
 
@@ -158,7 +160,7 @@ def _check_quantizers(config: Config, planned: Trajectories) -> None:
         shown.append((place, figure.trajectories, named))
     for name, table in config.tables.items():
         place = f"config/tables.yaml: {name}.quantizers"
-        known = [figures[each].trajectories for each in table.figures if each in figures]
+        known = [figures[shown].trajectories for shown in table.figures if shown in figures]
         shown.append((place, [*chain(*known)], [*table.quantizers]))
     for place, trajectories, names in shown:
         require(place, "quantizer", names, config.quantizers)
@@ -175,7 +177,7 @@ def _check_draws(config: Config, place: str, figure: Figure) -> None:
     scale = config.scale
     for name, draws in figure.draws.items():
         few = [name, *draws][: scale.calibration.draws]
-        kinds = [config.quantizers[scale.used(each)] for each in few]
+        kinds = [config.quantizers[scale.used(draw)] for draw in few]
         others = [kind.model_dump(exclude={"draw"}) for kind in kinds]
         if others != others[:1] * len(few) or len({k.calibration_draw for k in kinds}) < len(few):
             why = f"must differ in their draw, and in nothing else, at {scale.description}"
@@ -221,7 +223,7 @@ def _check_tasks(config: Config, planned: Trajectories, place: str, figure: Figu
     tasks = config.scale.tasks
     if tasks is None:
         raise Problem(f"{place}.metrics needs tasks, but {config.file} has no tasks")
-    is_made = any(config.tasks[each].made for each in tasks.names)
+    is_made = any(config.tasks[task].made for task in tasks.names)
     for source in figure.trajectories if is_made else ():
         read = planned[source].shape.context
         if tasks.context is not None and tasks.context > read:

@@ -150,12 +150,14 @@ class MeasurementJobs(Planner):
     def components(self, name: str, figure: Figure, count: int) -> Job:
         """Return the job of principal components along a figure's trajectories."""
         inputs, paths = {}, []
-        for each in figure.trajectories:
-            ids = tuple(point.id for point in self.planned[each].measured)
-            for seed in self.planned[each].seeds_shown(figure.headline):
-                label = f"{each} seed {seed}"
-                inputs[label] = self.trajectories.manifests(each, seed)
-                paths.append(curved.Path(label=label, trajectory=each, seed=seed, checkpoints=ids))
+        for trajectory in figure.trajectories:
+            ids = tuple(point.id for point in self.planned[trajectory].measured)
+            for seed in self.planned[trajectory].seeds_shown(figure.headline):
+                label = f"{trajectory} seed {seed}"
+                inputs[label] = self.trajectories.manifests(trajectory, seed)
+                paths.append(
+                    curved.Path(label=label, trajectory=trajectory, seed=seed, checkpoints=ids)
+                )
         settings = curved.ComponentsSettings(paths=tuple(paths), components=count)
         return self.make("components", "curvature.components", name, inputs, settings, figure=name)
 
@@ -167,8 +169,8 @@ class MeasurementJobs(Planner):
         for of in self._compared():
             inputs[f"quantized {of[1]}"] = [self.measure(*of).manifest]
             series.append(self.series(name, of[1]))
-        for each in series:
-            inputs |= self.inputs(each)
+        for one in series:
+            inputs |= self.inputs(one)
         settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))
         return self.make("comparison", "measure.comparison", name, inputs, settings)
 
@@ -177,7 +179,10 @@ class MeasurementJobs(Planner):
         """Return the measurements whose weights the comparison of backends reads."""
         name, groups = self.config.backends.trajectory, self.config.backends.groups
         shard, seed = list(self.planned[name].shards)[-1], self.seed(name)
-        return [(name, each, shard, seed) for each in dict.fromkeys(chain.from_iterable(groups))]
+        return [
+            (name, quantizer, shard, seed)
+            for quantizer in dict.fromkeys(chain.from_iterable(groups))
+        ]
 
     @cache
     def kind(self, quantizer: str, trajectory: str) -> Quantizer:
@@ -192,7 +197,7 @@ class MeasurementJobs(Planner):
 
     def quantizers(self, query: Query) -> list[str]:
         """Return full precision and all quantizers of a query."""
-        return [FULL_PRECISION, *chain(*(self.draws(query, each) for each in query.quantizers))]
+        return [FULL_PRECISION, *chain(*(self.draws(query, name) for name in query.quantizers))]
 
     def _calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
         """Return the calibration set of a trajectory for a quantizer."""

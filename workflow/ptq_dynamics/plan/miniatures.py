@@ -89,10 +89,10 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
     shape = {**family.model.model_dump(), **family.miniature}
     shape |= {"context": main.context, "corpus": main.corpus}
     try:
-        found = MODEL.validate_python(shape)
-        shape["layers"] = ceil(found.layers * small.deepen)
-        shape["width"] = found.width * small.widen
-        shape["feedforward"] = found.feedforward * small.widen
+        model = MODEL.validate_python(shape)
+        shape["layers"] = ceil(model.layers * small.deepen)
+        shape["width"] = model.width * small.widen
+        shape["feedforward"] = model.feedforward * small.widen
         return MODEL.validate_python(shape)
     except ValidationError as error:
         raise problem(error, shape, f"{FILE}: families.{name}.miniature") from None
@@ -108,8 +108,8 @@ class _Lineage:
         model = scale.models[f"miniature of {self.run.family}"]
         power = small.exponents.get(self.run.family, small.rate_exponent)
         self.ratio = float((self.family.model.width / model.width) ** power)
-        every = (each for each in families.runs.values() if isinstance(each, Phase))
-        self.phases = [each for each in every if each.trunk == name]
+        phases = (run for run in families.runs.values() if isinstance(run, Phase))
+        self.phases = [phase for phase in phases if phase.trunk == name]
         longest = max((phase.tokens for phase in self.phases), default=0)
         self.tokens = Fraction(self.run.tokens + longest)
         self.most = max((phase.batch for phase in self.phases), default=1)

@@ -154,15 +154,15 @@ def resolve(
             changed = {"tokenizer": family.repository, "vocabulary": family.vocabulary, "train": 0}
             changed["tokenizer_revision"] = tokenizer.commit if tokenizer else None
             corpora[name] = main.model_copy(update=changed)
-    found, unknown = dict[str, Public](), dict[str, str]()
+    public, unknown = dict[str, Public](), dict[str, str]()
     for name, run in families.runs.items():
         family = families.families[families.family_of(name)]
         if family.unreadable is not None or family.repository is None or not run.revisions:
             unknown[name] = family.unreadable or f"{FILE} names no revisions of it"
         else:
-            found[name] = _public(families, name, family, lock)
+            public[name] = _public(families, name, family, lock)
     every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
-    return scale.model_copy(update=every), found, unknown
+    return scale.model_copy(update=every), public, unknown
 
 
 def _public(families: Families, name: str, family: Family, lock: Lock) -> Public:
@@ -173,7 +173,7 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
     public = Public(
         family=family.label,
         repository=repository,
-        revisions={each: ReleasedRevision(None, None, locked.get(each)) for each in run.revisions},
+        revisions={name: ReleasedRevision(None, None, locked.get(name)) for name in run.revisions},
         model=families.family_of(name),
         convert=family.convert,
         format=family.format,
@@ -244,26 +244,26 @@ def _revisions(
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
-    each, peak = family.tokens_per_step, trunk.peak_lr or family.peak_lr
+    batch, peak = family.tokens_per_step, trunk.peak_lr or family.peak_lr
     warmup = family.warmup
-    whole: Schedule = Constant(kind="constant", peak=peak, warmup=warmup)
+    schedule: Schedule = Constant(kind="constant", peak=peak, warmup=warmup)
     if trunk.schedule == "cosine":
-        stop = round((trunk.horizon or trunk.tokens) / each)
+        stop = round((trunk.horizon or trunk.tokens) / batch)
         floor = trunk.floor * peak
-        whole = Cosine(kind="cosine", peak=peak, warmup=warmup, floor=floor, stop=stop)
+        schedule = Cosine(kind="cosine", peak=peak, warmup=warmup, floor=floor, stop=stop)
     if isinstance(run, Pretraining):
-        return whole
-    steps, steady = round(trunk.tokens / each), run.steady or 0
-    each *= run.batch
+        return schedule
+    steps, steady = round(trunk.tokens / batch), run.steady or 0
+    batch *= run.batch
     return Wsd(
         kind="wsd",
         peak=peak,
         warmup=warmup,
         floor=run.floor * peak,
-        start=steps + round(steady / each),
-        length=round((run.tokens - steady) / each),
+        start=steps + round(steady / batch),
+        length=round((run.tokens - steady) / batch),
         shape=run.shape,
-        rate=None if trunk.schedule == "constant" else whole.learning_rate(steps),
+        rate=None if trunk.schedule == "constant" else schedule.learning_rate(steps),
     )
 
 
@@ -272,7 +272,7 @@ def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:
     every = [(public, name) for public in publics for name in public.revisions]
     last = dict[str, str]()
     for public, name in sorted(
-        every, key=lambda each: (each[0].revisions[each[1]].step or 0, each[1])
+        every, key=lambda pair: (pair[0].revisions[pair[1]].step or 0, pair[1])
     ):
         yield Wanted(public.repository, name)
         last[public.repository] = name
