@@ -106,9 +106,8 @@ def test_only_the_first_time_at_the_peak_rate_is_stable(known, phases):
 
 def test_a_table_is_interpolated_between_its_rows_and_not_beyond(tmp_path):
     (tmp_path / "rates.csv").write_text("step,lr\n10,0.003\n20,0.003\n40,0.001\n")
-    found = own_rates.places(
-        own_rates.in_table(str(tmp_path / "rates.csv"), [5, 10, 15, 30, 40, 45])
-    )
+    known = own_rates.in_table(str(tmp_path / "rates.csv"), [5, 10, 15, 30, 40, 45])
+    found = own_rates.places(known)
     assert {step: found[step] for step in (15, 30, 40)} == {
         15: (0.003, "stable"),
         30: (pytest.approx(0.002), "cooldown"),

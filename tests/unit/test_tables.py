@@ -148,9 +148,6 @@ def test_every_row_of_the_headline_is_measured_under_both_widths():
 def test_a_scale_may_show_fewer_seeds_in_a_figure():
     choice = {"scale": "workstation", "seed": 201, "more_seeds": [202, 203], "figures": "all"}
     plan = Plan(load(choice, ROOT / "config"), ROOT)
-    every, planned = plan.site.config.figures, plan.site.planned
-    found = [
-        planned["wsd-3e-3"].seeds_shown(every[name].headline)
-        for name in ("fig04", "fig09", "fig22")
-    ]
-    assert [*map(len, found)] == [3, 2, 1] and len(planned["wsd-3e-3"].seeds_shown(1)) == 1
+    figures, run = plan.site.config.figures, plan.site.planned["wsd-3e-3"]
+    seeds = [run.seeds_shown(figures[name].headline) for name in ("fig04", "fig09", "fig22")]
+    assert [*map(len, seeds)] == [3, 2, 1] and len(run.seeds_shown(1)) == 1
