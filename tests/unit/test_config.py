@@ -20,7 +20,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.controlled import RATES
 from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import Choice, expand
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from pydantic import TypeAdapter, ValidationError
 from support import MAKE, ROOT, edit_yaml, figure, python
 
@@ -245,7 +245,7 @@ def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(damaged, where,
     with changed(damaged / file, put(*key, value=broken)) as content:
         choice = content if file == "config.yaml" else {}
         with pytest.raises(Problem) as caught:
-            load({"scale": "smoke", "seed": 100, "figures": "all", **choice}, damaged)
+            outcome(damaged, **choice)
     message = str(caught.value)
     # What a grid makes is called by its own name.
     is_grid = any("{" in str(part) for part in key)

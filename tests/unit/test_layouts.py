@@ -101,7 +101,7 @@ def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
     inputs = one.manifests("over_tokens")
     before, after = (measurements.block_losses(s, inputs) for s in (full, rounded))
     rows = []
-    for point in one.plan.site.timeline.measured("constant-3e-3"):
+    for point in one.plan.site.planned["constant-3e-3"].measured:
         w, q = (found[point.id].astype(np.float64) for found in (before, after))
         rows.append((q - q.mean() / w.mean() * w) / w.mean())
     count, blocks = np.shape(rows)

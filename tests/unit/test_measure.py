@@ -54,7 +54,7 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, r
     job = workspace.plan.measuring.measure("trunk", method, "all", 100)
     found, source = (workspace.build(job), trunk) if method == "fp" else (rtn, rtn)
     losses, points = load_file(found.file(LOSSES)), Trajectory([found]).checkpoints
-    planned = workspace.plan.site.timeline.measured("trunk")
+    planned = workspace.plan.site.planned["trunk"].measured
     assert [(point.id, point.step) for point in points] == planned
     assert losses.keys() == {point.id for point in points}
     for point in points:

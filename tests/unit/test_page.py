@@ -7,8 +7,8 @@ import pytest
 from jinja2 import Environment, StrictUndefined
 from ptq_dynamics.claims.formats import Number, Table
 from ptq_dynamics.engine import manifest
+from ptq_dynamics.plan.page_job import TEMPLATE
 from ptq_dynamics.report.page import _claims, _table
-from ptq_dynamics.report.planning import TEMPLATE
 
 ODD = "</script><b a='1'>&amp; \"ü\" \u2028"
 

@@ -58,10 +58,10 @@ def test_the_peak_rates_are_the_papers(rate):
 
 
 def test_lawa_averages_the_last_checkpoints_every_500_steps():
-    timeline = at("paper").site.timeline
-    checkpoints = {point.step for point in timeline.checkpoints("constant-3e-3")}
+    planned = at("paper").site.planned
+    checkpoints = {point.step for point in planned["constant-3e-3"].checkpoints}
     for window in (5, 20):
-        points = timeline.measured(f"lawa-{window}")
+        points = planned[f"lawa-{window}"].measured
         steps = {point.id: point.step for point in points}
         assert min(steps.values()) >= 500 * window
         assert max(steps.values()) == 190_000
@@ -108,8 +108,7 @@ def test_held_out_text_is_that_of_the_paper_or_so_many_blocks(
     scale, validation, calibration, probe
 ):
     found = at(scale).site.config
-    runs = found.runs.runs.values()
-    contexts = {run.model_shape(at(scale).site.timeline).context for run in runs}
+    contexts = {run.shape.context for run in at(scale).site.planned.runs}
     assert contexts == set(validation)
     for context, blocks in validation.items():
         assert found.scale.evaluation.count(context) == blocks
@@ -122,19 +121,19 @@ def test_held_out_text_is_that_of_the_paper_or_so_many_blocks(
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
-    timeline = at(scale).site.timeline
-    for name in timeline.trajectories:
-        measured, points = timeline.measured(name), timeline.checkpoints(name)
+    planned = at(scale).site.planned
+    for name, trajectory in planned.items():
+        measured, points = trajectory.measured, trajectory.checkpoints
         assert set(measured) <= set(points), name
         assert (measured[0], measured[-1]) == (points[0], points[-1]), name
         steps = [point.step for point in measured if point.step is not None]
-        if isinstance(timeline.trajectories[name], Tails):
-            assert set(steps) == {timeline.measured("constant-3e-3")[-1].step}, name
+        if isinstance(planned.entries[name], Tails):
+            assert set(steps) == {planned["constant-3e-3"].measured[-1].step}, name
         else:
             assert steps == sorted(set(steps)), name
         for found in (measured, points):
             assert len({point.id for point in found}) == len(found), name
-        assert [point for part in timeline.shards(name).values() for point in part] == measured
+        assert [point for part in trajectory.shards.values() for point in part] == measured
 
 
 # Jobs

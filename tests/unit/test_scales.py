@@ -8,8 +8,7 @@ import counts as counting
 import pytest
 from ptq_dynamics.config import counts, load, scales
 from ptq_dynamics.engine.execute import settings_of
-from ptq_dynamics.graph import build
-from ptq_dynamics.report.planning import planned
+from ptq_dynamics.plan import Plan, build
 from pydantic_core import to_jsonable_python
 from support import MAKE, ROOT, edit_yaml, one_line, plan
 
@@ -64,7 +63,7 @@ def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_job_of_a_scale_can_read_its_specification(scale):
-    made = planned({"scale": scale, "seed": 100, "figures": "all"}, CONFIG, ROOT)
+    made = Plan(load({"scale": scale, "seed": 100, "figures": "all"}, CONFIG), ROOT)
     rules = ("judge", "tabulate", "typeset", "report", "comparison")
     jobs = list(made.site.needed([*made.last(), *map(made.job, rules)]))
     assert len(jobs) > 500

@@ -13,7 +13,7 @@ from subprocess import CompletedProcess, run
 from typing import Any
 
 from ptq_dynamics.config import scales
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from support import ROOT, plan
 
 # Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow

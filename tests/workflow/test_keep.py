@@ -38,7 +38,7 @@ def test_what_is_measured_does_not_depend_on_what_is_kept(lean, built):
 def test_weights_go_and_what_is_measured_and_what_is_small_stays(lean, built):
     assert all(dropped(lean, "average")) and dropped(lean, "average")
     assert not weights(lean.folder / "results/smoke/average")
-    measured = {point.id for point in lean.plan.site.timeline.measured("constant-3e-3")}
+    measured = {point.id for point in lean.plan.site.planned["constant-3e-3"].measured}
     left = weights(lean.folder / RUN)
     assert {name.partition("/")[0] for name in left} == measured
     assert left < weights(built.folder / RUN)

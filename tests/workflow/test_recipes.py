@@ -304,9 +304,8 @@ class Plain(Layout):
 
 from typing import Literal
 
-from ptq_dynamics.train.averages import OfOne
+from ptq_dynamics.train.averages import OfOne, SourcePoints, Steps
 from ptq_dynamics.train.settings import Mean, Member
-from ptq_dynamics.train.timeline import Timeline
 
 
 class Ends(OfOne):
@@ -314,9 +313,9 @@ class Ends(OfOne):
 
     ends: Literal["both"]
 
-    def means(self, timeline: Timeline) -> list[Mean]:
+    def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
         """One."""
-        first, *_, last = timeline.measured(self.trajectory)
+        first, *_, last = source.measured
         members = tuple(Member("trajectory", point.id, 1.0) for point in (first, last))
         return [Mean(last.id, last.step, members)]
 ''',

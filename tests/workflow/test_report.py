@@ -7,7 +7,7 @@ import pytest
 from browser import MISSING, browser, program
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import rerun
-from ptq_dynamics.report.planning import PAGE
+from ptq_dynamics.report.page import PAGE
 from support import edit_yaml
 
 RESULTS = "results/smoke"

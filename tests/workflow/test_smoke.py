@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from project import SNAKEMAKE, TABLE, Project
 from ptq_dynamics.engine import manifest, record
-from ptq_dynamics.graph.site import PLACES
 from ptq_dynamics.measure import measurements
+from ptq_dynamics.plan.site import PLACES
 from safetensors.numpy import load_file
 from support import ROOT, plan
 
@@ -116,11 +116,11 @@ def test_a_figure_shows_its_measurements(built):
 
 def test_branches_begin_with_the_bytes_of_their_trunk(built):
     for name in ("rainbow-036", "wsd-3e-3"):
-        branch = built.plan.site.config.runs.runs[name]
-        first, _ = branch.ends(built.plan.site.timeline)
+        branch = built.plan.site.planned.run(name)
+        first = branch.first
         here, there = (
             manifest.read(built.folder / built.plan.trajectories.train(run).manifest)
-            for run in (name, branch.trunk)
+            for run in (name, branch.trunk.name)
         )
         file = f"step-{first:07d}/model.safetensors"
         assert here.files[file] == there.files[file], name

@@ -13,8 +13,7 @@ import yaml
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.report.planning import planned
+from ptq_dynamics.plan import Plan
 
 FOLDER = Path("config")
 
@@ -33,7 +32,7 @@ def plan(arguments: argparse.Namespace) -> Plan:
     """Return the plan of the chosen configuration."""
     names = ("scale", "figures", "more_seeds", "deep")
     choice = _choice({name: getattr(arguments, name, None) for name in names})
-    return planned(choice, FOLDER, Path(os.path.relpath(checkout.ROOT)))
+    return Plan(config.load(choice, FOLDER), Path(os.path.relpath(checkout.ROOT)))
 
 
 def write(file: Path, content: Any) -> None:

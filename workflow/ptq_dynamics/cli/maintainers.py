@@ -18,10 +18,10 @@ from ptq_dynamics.claims.settings import CLAIMS, FOREST
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.sweep import sweep as sweep
 from ptq_dynamics.engine import specification
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.paper import COLUMNS, beside
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS, OF_BLOCKS
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.regimes import COLUMNS, beside
 from ptq_dynamics.provenance import costs, state
 from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.released import folders
@@ -98,7 +98,7 @@ def released_scales() -> list[str]:
     if not names:
         raise Problem(f"{TOGETHER} contains no release; run make release")
     plans = {name: Plan(chosen.load(scale=name)) for name in names}
-    return sorted(names, key=lambda name: plans[name].trajectories.parameters(LONGEST))
+    return sorted(names, key=lambda name: plans[name].site.planned[LONGEST].parameters)
 
 
 def block(scales: list[str]) -> str:
@@ -115,7 +115,7 @@ def regime(arguments: Namespace) -> bool:
     """Print the dimensionless numbers of every run beside the paper's."""
     plan, titles = chosen.plan(arguments), [name.replace("_", "\n") for name in COLUMNS]
     table = Table("run", *titles, box=None, padding=(0, 1, 0, 0))
-    for each in beside(plan, Plan(chosen.load(scale="paper"))):
+    for each in beside(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):
         cells = []
         for here, theirs, is_unlike in each["cells"]:
             published = f" ({theirs})" if theirs not in (None, here) else ""
@@ -136,7 +136,7 @@ def _print_carried(plan: Plan) -> None:
         table = measurements.read(path).loc[lambda rows: rows.metric.isin(OF_BLOCKS)]
         if not table.empty:
             means = table.pivot_table(index="trajectory", columns="metric", values="value")
-            means["layers"] = [plan.trajectories.shape(name).model.layers for name in means.index]
+            means["layers"] = [plan.site.planned[name].shape.model.layers for name in means.index]
             print("carried: nats of loss that all blocks carry, and one alone; gain: rms × √inputs")
             print(f"({path}, means over seeds)\n{means.round(2).to_string()}")
             return

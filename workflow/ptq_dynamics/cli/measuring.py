@@ -16,17 +16,17 @@ from ptq_dynamics import config
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.config import elsewhere, families
+from ptq_dynamics.config import families
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.corpus.sources.own import Texts
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import FINDING, METHODS, PICTURES
-from ptq_dynamics.graph import Plan
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.measure.names import ACCURACY, FULL_PRECISION, MEASUREMENTS
+from ptq_dynamics.plan import Plan, own_checkpoints
 from ptq_dynamics.provenance.state import find
 from ptq_dynamics.train.architectures.given import Given
 
@@ -53,7 +53,7 @@ def measure(arguments: Namespace) -> bool:
         plan = chosen.plan(Namespace())
         figure = plan.figures.figure(FIGURE)
         quantizers = [*dict.fromkeys(each.quantizer for each in figure.settings.series)]
-        points, shape = plan.site.timeline.measured(RUN), plan.trajectories.shape(RUN)
+        points, shape = plan.site.planned[RUN].measured, plan.site.planned[RUN].shape
         assert isinstance(shape.model, Given)
         about = f"{shape.model.name} ({shape.model.total:,} parameters)"
         tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
@@ -79,8 +79,10 @@ def _write(arguments: Namespace, folder: Path) -> None:
     try:
         with chdir(folder.parent):
             own = families.Own(**entry)
-            count = len(elsewhere.measured(own))
-            print(*(f"{line}\n" for line in elsewhere.left_out(own)), sep="", end="", flush=True)
+            count = len(own_checkpoints.measured(own))
+            print(
+                *(f"{line}\n" for line in own_checkpoints.left_out(own)), sep="", end="", flush=True
+            )
     except ValidationError as error:
         raise problem(error, entry, "measure") from None
     if arguments.average is not None and average not in (0, *range(2, count + 1)):
@@ -242,10 +244,10 @@ def _text(place: str, root: Path) -> dict[str, Any]:
 
 def _build(plan: Plan, quantizers: list[str], profile: Path) -> None:
     """Build the first checkpoint, print an estimate of the time, and build the rest."""
-    first, seed = next(iter(plan.site.timeline.shards(RUN))), plan.measuring.seed(RUN)
+    first, seed = next(iter(plan.site.planned[RUN].shards)), plan.measuring.seed(RUN)
     jobs = [plan.measuring.measure(RUN, each, first, seed) for each in quantizers]
     curves = plan.site.config.figures[FIGURE].trajectories
-    others = sum(len(plan.site.timeline.measured(each)) for each in curves) - 1
+    others = sum(len(plan.site.planned[each].measured) for each in curves) - 1
     if others and not all(job.paths.record.exists() for job in jobs):
         chosen.build(Path(), [job.manifest for job in jobs], profile)
         known = [record.read(job.paths.record) for job in jobs]
@@ -292,7 +294,7 @@ def _report(plan: Plan, figure: Job, about: str) -> str:
 
 def _settings(plan: Plan, table: "DataFrame") -> Iterator[str]:
     """Yield a sentence on each quantizer, and on the matrices that it left in full precision."""
-    *_, last = plan.site.timeline.shards(RUN)
+    *_, last = plan.site.planned[RUN].shards
     for one in table.drop_duplicates("quantizer").to_dict("records"):
         job = plan.measuring.measure(RUN, one["quantizer"], last, plan.measuring.seed(RUN))
         method = METHODS.get(one["method"], one["method"].upper())

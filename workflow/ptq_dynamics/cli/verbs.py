@@ -16,11 +16,12 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.measuring import measure as measure
 from ptq_dynamics.config import schema
-from ptq_dynamics.config.releases import to_lock
 from ptq_dynamics.engine.publish import sweep
-from ptq_dynamics.graph.build import PAGE, has_page
-from ptq_dynamics.graph.site import BY_NAME
 from ptq_dynamics.hub import lock as hub
+from ptq_dynamics.plan.build import PAGE, has_page
+from ptq_dynamics.plan.releases import to_lock
+from ptq_dynamics.plan.resolved import resolve
+from ptq_dynamics.plan.site import BY_NAME
 from ptq_dynamics.provenance.archive import DERIVED, Archive
 from ptq_dynamics.provenance.state import Finding, find, shortened
 
@@ -73,7 +74,7 @@ def plan(arguments: Namespace) -> bool:
         state = "kept" if each.state == "up to date" else "run"
         kind = plan.site.rules[each.manifest]
         jobs.setdefault(kind, Counter(run=0, kept=0))[state] += 1
-    left_out = {**plan.site.config.scale.regime.left_out, **plan.site.config.runs.unknown}
+    left_out = plan.site.reasons
     if arguments.json:
         _print_json({"jobs": jobs, "left_out": left_out})
         return True
@@ -247,14 +248,15 @@ def config(arguments: Namespace) -> bool:
     if arguments.help_keys:
         _print_json(schema(arguments.help_keys))
         return True
-    found = chosen.load(scale=arguments.scale).model_dump(mode="json", serialize_as_any=True)
+    at_scale = resolve(chosen.load(scale=arguments.scale)).config
+    found = at_scale.model_dump(mode="json", serialize_as_any=True)
     yaml.safe_dump(found, sys.stdout, sort_keys=False, allow_unicode=True)
     return True
 
 
 def lock(arguments: Namespace) -> bool:
     """Lock the public revisions of scale paper; well if all could be resolved."""
-    paper = chosen.load(scale="paper")
-    resolved, failed = hub.lock(to_lock(paper.runs.public.values(), paper.scale))
+    paper = resolve(chosen.load(scale="paper"))
+    resolved, failed = hub.lock(to_lock(paper.public.values(), paper.config.scale))
     print(f"{resolved} revisions are locked in {hub.LOCK}", *failed, sep="\nerror: ")
     return not failed

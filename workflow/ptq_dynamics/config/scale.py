@@ -10,7 +10,6 @@ from ptq_dynamics.corpus.corpus import AnyCorpus
 from ptq_dynamics.corpus.sources import Derived, WholeCorpus
 from ptq_dynamics.curvature.probes import AnyProbe, Probe
 from ptq_dynamics.train.architectures import AnyArchitecture
-from ptq_dynamics.train.timeline import TrainedShape
 
 Shots = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -219,11 +218,6 @@ class Scale(Strict):
     jobs_per_device: Count = 1
     warm: bool
     resources: Requests
-
-    def trained(self, model: str) -> TrainedShape:
-        """Return a model as runs from fresh weights train it."""
-        m = self.models[model]
-        return TrainedShape(m, m.corpus, m.context, m.micro_batch, self.regime.batch)
 
     def used(self, quantizer: str) -> str:
         """Return the quantizer that replaces one of a figure."""

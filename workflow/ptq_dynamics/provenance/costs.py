@@ -10,7 +10,7 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.formats import FORMATS, Cell, Table
 from ptq_dynamics.engine.record import TRAINED, Record
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.archive import Archive, Result
 
 HEADS = ("Kind", "Jobs", "Tokens trained", "Wall hours", "Core hours", "GPU hours")

@@ -15,8 +15,8 @@ from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine import checkout, lease, machine, manifest, run, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST, RECORD
 from ptq_dynamics.figures.settings import FINDING, TABLE
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.site import Site
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.site import Site
 
 MANY = 4  # outdated results from which on the warm process saves time
 # Stages whose jobs read no weights.
@@ -40,8 +40,8 @@ def prepare(sources: Path, *, is_main: bool) -> None:
         parser = ArgumentParser(add_help=False)
         parser.add_argument("--workflow-profile", default="none")
         name = parser.parse_known_args()[0].workflow_profile
-        if name != "none" and not any((each / name).exists() for each in places):
-            known = [f"profiles/{each.name}" for each in places[-1].iterdir()]
+        if name != "none" and not any((place / name).exists() for place in places):
+            known = [f"profiles/{path.name}" for path in places[-1].iterdir()]
             require("--workflow-profile", "profile", [name], known)
 
 
@@ -78,13 +78,13 @@ def finish(plan: Plan) -> None:
 def page(figures: Mapping[str, Figure], folder: Path) -> str:
     """Return pictures, titles, captions and findings of the figures in a folder, as Markdown."""
     text = INTRODUCTION
-    for name, each in figures.items():
+    for name, figure in figures.items():
         if (folder / f"{name}.{RECORD}").exists():
-            words = each.caption
+            caption = figure.caption
             with suppress(Problem, KeyError):
-                words += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
-            text += f"\n## {name}: {each.title}\n\n![{each.title}]({name}.png)\n\n"
-            text += f"{words} [Table of what is drawn]({name}.{TABLE}).\n"
+                caption += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
+            text += f"\n## {name}: {figure.title}\n\n![{figure.title}]({name}.png)\n\n"
+            text += f"{caption} [Table of what is drawn]({name}.{TABLE}).\n"
     return text
 
 
@@ -103,7 +103,11 @@ def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
 def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:
     """Drop weights that the scale does not `keep` and that no job for the targets needs; return
     the folders of the results. Manifest and record stay, so a later job can rebuild the weights."""
-    keep, found, readers = site.config.scale.keep, list[str](), dict[str, list[specification.Job]]()
+    keep, dropped, readers = (
+        site.config.scale.keep,
+        list[str](),
+        dict[str, list[specification.Job]](),
+    )
     for job in site.needed(targets):
         for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):
             if getattr(keep, site.rules[path], "all") != "all":
@@ -112,16 +116,16 @@ def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:
         job = site.made[path]
         # An outdated reader still needs the weights.
         if job.paths.manifest.exists() and not any(
-            specification.stale(each.spec, each.paths) for each in jobs
+            specification.stale(reader.spec, reader.paths) for reader in jobs
         ):
             kept = set[str]()
             if getattr(keep, site.rules[path]) == "measured":
                 name = job.folder.removeprefix(f"{site.results}/").split("/")[1]
-                kept = {point.id for point in site.timeline.measured(name)}
+                kept = {point.id for point in site.planned[name].measured}
             result = manifest.read(job.paths.manifest)
-            weights = [each for each in result.files if each.endswith(".safetensors")]
-            names = {each for each in weights if each.split("/")[0] not in kept} - result.dropped()
+            weights = [file for file in result.files if file.endswith(".safetensors")]
+            names = {file for file in weights if file.split("/")[0] not in kept} - result.dropped()
             if names:
                 result.drop(names)
-                found.append(job.folder)
-    return found
+                dropped.append(job.folder)
+    return dropped

@@ -1,7 +1,9 @@
 """Public models at a scale with the hub."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
@@ -9,15 +11,17 @@ from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, P
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import Entry, Lock, Wanted
+from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
 from ptq_dynamics.train.architectures import Architecture
+from ptq_dynamics.train.averages import Point
 from ptq_dynamics.train.fetch import FetchSettings, Revision
-from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.schedules import AnySchedule, Schedule
+from ptq_dynamics.train.local import LocalSettings
+from ptq_dynamics.train.optimizers import Optimizer
+from ptq_dynamics.train.schedules import Schedule
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.cosine import Cosine
 from ptq_dynamics.train.schedules.stage import StageSchedule
 from ptq_dynamics.train.schedules.wsd import Wsd
-from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 from ptq_dynamics.train.trajectory import Checkpoint
 
 
@@ -29,22 +33,24 @@ class ReleasedRevision(NamedTuple):
     entry: Entry | None
 
 
-class Public(PlannedTrajectory):
+@dataclass(frozen=True, kw_only=True)
+class Public:
     """Released checkpoints, `revisions` of a repository by name, of one phase. Tables show its name
     `called`. Before the step `first`, the `earlier` schedule of the trunk applies."""
 
     stage: ClassVar[str] = "train.fetch"
 
+    family: str
     repository: str
-    revisions: dict[str, ReleasedRevision]
+    revisions: Mapping[str, ReleasedRevision]
     model: str
     convert: bool = False
     format: str | None = None
     unknown: str | None = None
     uncertain_rate: bool = False
     called: str = "released"
-    schedule: AnySchedule | None = None
-    earlier: AnySchedule | None = None
+    schedule: Schedule | None = None
+    earlier: Schedule | None = None
     first: int = 0
 
     def place(self, step: int | None) -> tuple[float | None, str]:
@@ -54,52 +60,80 @@ class Public(PlannedTrajectory):
         before = self.earlier if step < self.first else None
         return (before or self.schedule).learning_rate(step), self.schedule.phase(step)
 
-    def settings(self, names: Iterable[str], parameters: int) -> Any:
-        """Return settings of the job that downloads some checkpoints."""
-        fetched = []
-        for name in names:
-            entry = self.revisions[name].entry
-            commit, files = (entry.commit, entry.files) if entry else (None, ())
-            fetched.append(Revision(checkpoint=self.checkpoint(name), commit=commit, files=files))
-        about = self.model_dump(include={"repository", "convert", "format"})
-        return FetchSettings(**about, revisions=tuple(fetched), parameters=parameters)
-
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a revision."""
         step, tokens, _ = self.revisions[name]
         return Checkpoint(name, step, tokens, *self.place(step))
 
-    def checkpoints(self, timeline: Timeline) -> list[Point]:
-        """Return a checkpoint for each revision."""
-        return [Point(name, each.step) for name, each in self.revisions.items()]
-
-    def model_shape(self, timeline: Timeline) -> TrainedShape:
-        """Return the shape of the model, which is not trained."""
-        shape = timeline.scale.models[self.model]
-        return TrainedShape(shape, shape.corpus, shape.context, None, 1)
-
-    def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
-        """Return what is uncertain of the family."""
-        return self.unknown, self.uncertain_rate
-
-    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """Return a placeholder seed."""
-        return (0,)
+    def settings(self, names: Iterable[str], parameters: int) -> FetchSettings | LocalSettings:
+        """Return settings of the job that downloads some checkpoints."""
+        fetched = list[Revision]()
+        for name in names:
+            entry = self.revisions[name].entry
+            commit, files = (entry.commit, entry.files) if entry else (None, ())
+            fetched.append(Revision(checkpoint=self.checkpoint(name), commit=commit, files=files))
+        return FetchSettings(
+            repository=self.repository,
+            revisions=tuple(fetched),
+            parameters=parameters,
+            convert=self.convert,
+            format=self.format,
+        )
 
 
+@dataclass(frozen=True, kw_only=True)
 class PublicRun(Public):
     """A released run, or a branch of its `trunk`. `batch` is in tokens. Averages take the
     `averaged` revisions, if any are named."""
 
     trunk: str | None
-    schedule: AnySchedule
-    earlier: AnySchedule
+    schedule: Schedule
+    earlier: Schedule
     batch: float
-    optimizer: AnyOptimizer
+    optimizer: Optimizer
     averaged: tuple[str, ...] = ()
 
 
-def settle(
+@dataclass(frozen=True, eq=False)
+class PlannedRelease(PlannedTrajectory):
+    """A public model, whose checkpoints are those of its revisions."""
+
+    entry: Public
+
+    @cached_property
+    def checkpoints(self) -> list[Point]:
+        """A checkpoint for each revision."""
+        return [Point(name, revision.step) for name, revision in self.entry.revisions.items()]
+
+    @property
+    def shape(self) -> TrainedShape:
+        """The shape of the model, which is not trained."""
+        model = self.basis.scale.models[self.entry.model]
+        return TrainedShape(model, model.corpus, model.context, None, 1)
+
+    @property
+    def origin(self) -> Origin:
+        """The family, and what is uncertain of it."""
+        return Origin(self.entry.family, self.entry.unknown, self.entry.uncertain_rate)
+
+    @property
+    def averaged(self) -> tuple[str, ...]:
+        """The revisions that the authors averaged, if they are known."""
+        return self.entry.averaged if isinstance(self.entry, PublicRun) else ()
+
+    @property
+    def branched(self) -> tuple[str, int] | None:
+        """Trunk and first step of a branch."""
+        trunk = self.entry.trunk if isinstance(self.entry, PublicRun) else None
+        return None if trunk is None else (trunk, self.entry.first)
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """A placeholder seed."""
+        return (0,)
+
+
+def resolve(
     families: Families, scale: Scale, file: str, lock: Lock
 ) -> tuple[Scale, dict[str, Public], dict[str, str]]:
     """Return the scale with the families' models, public models by name, and reasons for gaps."""
@@ -120,37 +154,38 @@ def settle(
             changed = {"tokenizer": family.repository, "vocabulary": family.vocabulary, "train": 0}
             changed["tokenizer_revision"] = tokenizer.commit if tokenizer else None
             corpora[name] = main.model_copy(update=changed)
-    found, unknown = dict[str, Public](), dict[str, str]()
+    public, unknown = dict[str, Public](), dict[str, str]()
     for name, run in families.runs.items():
         family = families.families[families.family_of(name)]
         if family.unreadable is not None or family.repository is None or not run.revisions:
             unknown[name] = family.unreadable or f"{FILE} names no revisions of it"
         else:
-            found[name] = _public(families, name, family, lock)
+            public[name] = _public(families, name, family, lock)
     every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
-    return scale.model_copy(update=every), found, unknown
+    return scale.model_copy(update=every), public, unknown
 
 
 def _public(families: Families, name: str, family: Family, lock: Lock) -> Public:
     run, before = families.runs[name], families.tokens_before(name)
-    repository = getattr(run, "repository", None) or family.repository or ""
+    repository = (isinstance(run, Release) and run.repository) or family.repository or ""
     locked = lock.get(repository, {})
-    uncertain = filter(None, (getattr(run, "uncertain", None), family.uncertain))
-    common: dict[str, Any] = {
-        "family": family.label,
-        "repository": repository,
-        "model": families.family_of(name),
-        **family.model_dump(include={"convert", "format"}),
-        "unknown": "; ".join(uncertain) or None,
-        "uncertain_rate": family.other_peak_lr is not None,
-        "called": run.stage if isinstance(run, Later) else "released",
-    }
+    uncertain = (run.uncertain if isinstance(run, Later) else None, family.uncertain)
+    public = Public(
+        family=family.label,
+        repository=repository,
+        revisions={name: ReleasedRevision(None, None, locked.get(name)) for name in run.revisions},
+        model=families.family_of(name),
+        convert=family.convert,
+        format=family.format,
+        unknown="; ".join(filter(None, uncertain)) or None,
+        uncertain_rate=family.other_peak_lr is not None,
+        called=run.stage if isinstance(run, Later) else "released",
+    )
     # Steps need the lengths of the run and of all runs before.
     if isinstance(run, Release) or run.tokens is None or before is None:
-        nothing = {each: ReleasedRevision(None, None, locked.get(each)) for each in run.revisions}
-        return Public(**common, revisions=nothing)
+        return public
     place = f"{FILE}: runs.{name}"
-    common["revisions"] = dict(_revisions(place, run, family, locked, before))
+    revisions = dict(_revisions(place, run, family, locked, before))
     first = round(before / family.tokens_per_step)
     if isinstance(run, Later):
         steps, peak = round(run.tokens / family.tokens_per_step), run.peak_lr
@@ -163,29 +198,37 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
             length=steps,
             name=run.stage,
         )
-        return Public(**common, schedule=schedule)
-    trunk, averaged = families.first(name)[1], getattr(run, "averaged", ())
+        return replace(public, revisions=revisions, schedule=schedule)
+    trunk, averaged = families.first(name)[1], run.averaged if isinstance(run, Phase) else ()
     require(f"{place}.averaged", "revision of it", averaged, run.revisions)
-    return PublicRun(
-        **common,
-        trunk=getattr(run, "trunk", None),
-        schedule=_schedule(family, trunk, run),
-        earlier=_schedule(family, trunk, trunk),
-        first=first,
-        batch=family.tokens_per_step * getattr(run, "batch", 1),
-        optimizer=family.optimizer,
-        averaged=averaged,
-    )
+    located = {
+        "revisions": revisions,
+        "trunk": run.trunk if isinstance(run, Phase) else None,
+        "schedule": _schedule(family, trunk, run),
+        "earlier": _schedule(family, trunk, trunk),
+        "first": first,
+        "batch": family.tokens_per_step * _batch(run),
+        "optimizer": family.optimizer,
+        "averaged": averaged,
+    }
+    return PublicRun(**vars(public) | located)
+
+
+def _batch(run: Pretraining | Phase | Later) -> int:
+    return run.batch if isinstance(run, Phase) else 1
 
 
 def _revisions(
-    place: str, run: Any, family: Family, locked: Mapping[str, Entry], before: float
+    place: str,
+    run: Pretraining | Phase | Later,
+    family: Family,
+    locked: Mapping[str, Entry],
+    before: float,
 ) -> Iterator[tuple[str, ReleasedRevision]]:
     """Yield revisions with step and tokens; `before` are the tokens before the first step."""
-    each = family.tokens_per_step * getattr(run, "batch", 1)
-    first = round(before / family.tokens_per_step)
+    batch, first = family.tokens_per_step * _batch(run), round(before / family.tokens_per_step)
     is_stage, last = isinstance(run, Later), first - 1
-    offset = first if is_stage or getattr(run, "restarts", False) else 0
+    offset = first if is_stage or (isinstance(run, Phase) and run.restarts) else 0
     for name in run.revisions:
         number, step, tokens = str(next(iter(family.step_in.findall(name)), "")), None, None
         if number.isdecimal():
@@ -194,33 +237,33 @@ def _revisions(
                 before_it = f"step {last:,} of the trunk or of the revision before"
                 why = f"step {step:,}, after {before_it}; sort them, or set restarts"
                 raise Problem(f"{place}.revisions has {name!r}, {why}")
-            last, tokens = step, round(before + (step - first) * each)
+            last, tokens = step, round(before + (step - first) * batch)
         elif not is_stage:
             raise Problem(f"{place}.revisions has {name!r}, where step_in finds no step")
         yield name, ReleasedRevision(step, tokens, locked.get(name))
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
-    each, peak = family.tokens_per_step, trunk.peak_lr or family.peak_lr
+    batch, peak = family.tokens_per_step, trunk.peak_lr or family.peak_lr
     warmup = family.warmup
-    whole: Schedule = Constant(kind="constant", peak=peak, warmup=warmup)
+    schedule: Schedule = Constant(kind="constant", peak=peak, warmup=warmup)
     if trunk.schedule == "cosine":
-        stop = round((trunk.horizon or trunk.tokens) / each)
+        stop = round((trunk.horizon or trunk.tokens) / batch)
         floor = trunk.floor * peak
-        whole = Cosine(kind="cosine", peak=peak, warmup=warmup, floor=floor, stop=stop)
+        schedule = Cosine(kind="cosine", peak=peak, warmup=warmup, floor=floor, stop=stop)
     if isinstance(run, Pretraining):
-        return whole
-    steps, steady = round(trunk.tokens / each), run.steady or 0
-    each *= run.batch
+        return schedule
+    steps, steady = round(trunk.tokens / batch), run.steady or 0
+    batch *= run.batch
     return Wsd(
         kind="wsd",
         peak=peak,
         warmup=warmup,
         floor=run.floor * peak,
-        start=steps + round(steady / each),
-        length=round((run.tokens - steady) / each),
+        start=steps + round(steady / batch),
+        length=round((run.tokens - steady) / batch),
         shape=run.shape,
-        rate=None if trunk.schedule == "constant" else whole.learning_rate(steps),
+        rate=None if trunk.schedule == "constant" else schedule.learning_rate(steps),
     )
 
 
@@ -229,7 +272,7 @@ def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:
     every = [(public, name) for public in publics for name in public.revisions]
     last = dict[str, str]()
     for public, name in sorted(
-        every, key=lambda each: (each[0].revisions[each[1]].step or 0, each[1])
+        every, key=lambda pair: (pair[0].revisions[pair[1]].step or 0, pair[1])
     ):
         yield Wanted(public.repository, name)
         last[public.repository] = name

@@ -2,40 +2,48 @@
 
 from functools import cache
 from itertools import chain
-from typing import Any
 
 from ptq_dynamics.base.components import found
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure, require
-from ptq_dynamics.config.releases import Public
+from ptq_dynamics.config.scale import Tasks
 from ptq_dynamics.curvature import geometry
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure import metrics
 from ptq_dynamics.measure.metrics import ModelMetric
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, MEASURED, TASK_METRICS
 from ptq_dynamics.measure.series import Asked, ComparisonSettings, MeasureSettings, Query, Series
-from ptq_dynamics.measure.tasks.harness import HarnessSettings
-from ptq_dynamics.measure.tasks.made import MadeSettings
+from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
+from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
+from ptq_dynamics.plan.own_checkpoints import PlannedOwn
+from ptq_dynamics.plan.planned_runs import PlannedRun
+from ptq_dynamics.plan.releases import PlannedRelease
+from ptq_dynamics.plan.site import Planner, Site
+from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 from ptq_dynamics.quantize.tool import ForeignGptq
 
 
-class Measuring(Planner):
+class MeasurementJobs(Planner):
     """Jobs of measurements, curvature, landscapes and principal components."""
+
+    def __init__(self, site: Site, trajectories: TrajectoryJobs) -> None:
+        super().__init__(site)
+        self.trajectories = trajectories
 
     @cache
     def measure(self, trajectory: str, quantizer: str, shard: str, seed: int) -> Job:
         """Return the job of all measurements of a shard under a quantizer."""
-        scale, shape = self.scale, self.shape(trajectory)
+        scale, shape = self.scale, self.planned[trajectory].shape
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
         is_asked = self._is_asked(trajectory, quantizer, seed)
         tasks = scale.tasks.names if scale.tasks and is_asked else ()
-        source = self.timeline.source(trajectory)
+        followed = self.planned[trajectory].followed
+        is_public = isinstance(followed, PlannedRelease)
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
         settings = MeasureSettings(
-            checkpoints=self.plan.trajectories.checkpoints(trajectory, shard),
+            checkpoints=self.trajectories.checkpoints(trajectory, shard),
             context=shape.context,
             blocks=scale.evaluation.count(shape.context),
             batch=scale.evaluation.batch,
@@ -44,13 +52,14 @@ class Measuring(Planner):
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
-            skip=getattr(source, "skip", False) or hasattr(shape.model, "unquantized"),
+            skip=(isinstance(followed, PlannedOwn) and followed.entry.skip)
+            or hasattr(shape.model, "unquantized"),
             metrics=self._metrics(trajectory, quantizer),
             # Layers of public models are measured only for figures that show them.
             layers=(kind is None or kind.by_layer)
-            and (is_compared or not isinstance(source, Public) or self._has_layers(trajectory)),
+            and (not is_public or is_compared or self._has_layers(trajectory)),
         )
-        inputs = self.plan.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
+        inputs = self.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
         corpus = scale.held_by(shape.corpus)
         inputs |= {f"task {task}": [self.task(task, corpus).manifest] for task in tasks}
         name = f"{trajectory} seed {seed} {quantizer}"
@@ -81,15 +90,15 @@ class Measuring(Planner):
 
     def _carried(self, trajectory: str, shard: str) -> int:
         """Return the blocks of text for what a model's blocks carry, at the end of a run."""
-        is_end = shard == list(self.timeline.shards(trajectory))[-1]
-        is_run = self.timeline.run(trajectory) is not None and is_end
-        return self.scale.landscape.count(self.shape(trajectory).context) if is_run else 0
+        is_end = shard == list(self.planned[trajectory].shards)[-1]
+        is_run = is_end and isinstance(self.planned[trajectory].followed, PlannedRun)
+        return self.scale.landscape.count(self.planned[trajectory].shape.context) if is_run else 0
 
     @cache
     def curvature(self, trajectory: str, probe: str, shard: str, seed: int) -> Job:
         """Return the job of a probe of the Hessian, of a shard."""
-        scale, context = self.scale.curvature, self.shape(trajectory).context
-        kind, ids = scale.probe(probe), self.plan.trajectories.checkpoints(trajectory, shard)
+        scale, context = self.scale.curvature, self.planned[trajectory].shape.context
+        kind, ids = scale.probe(probe), self.trajectories.checkpoints(trajectory, shard)
         settings = kind.settings(
             checkpoints=tuple(dict.fromkeys((*ids[:: kind.every], ids[-1]))),
             context=context,
@@ -99,7 +108,7 @@ class Measuring(Planner):
             **kind.own(),
         )
         name = f"{trajectory} seed {seed} {probe}"
-        inputs = self.plan.trajectories.inputs(trajectory, seed, shard)
+        inputs = self.trajectories.inputs(trajectory, seed, shard)
         at = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
         return self.make("curvature", kind.stage, name, inputs, settings, **at)
 
@@ -108,11 +117,11 @@ class Measuring(Planner):
         ((what, kind),) = name.items()
         quantizers = [FULL_PRECISION, *self.config.quantizers]
         probes = [probe.kind for probe in self.scale.curvature.probes]
-        require(rule, "trajectory", [trajectory], self.timeline.trajectories)
-        require(f"{rule} {trajectory}", "shard", [shard], self.timeline.shards(trajectory))
+        require(rule, "trajectory", [trajectory], self.planned)
+        require(f"{rule} {trajectory}", "shard", [shard], self.planned[trajectory].shards)
         require(rule, what, [kind], quantizers if what == "quantizer" else probes)
         if kind in self.config.quantizers:
-            model = self.shape(trajectory).model
+            model = self.planned[trajectory].shape.model
             if (wrong := self.config.quantizers[kind].refuses(model)) is not None:
                 raise Problem(f"{kind} cannot quantize {trajectory}: {wrong}; name another one")
         make = self.measure if what == "quantizer" else self.curvature
@@ -121,7 +130,7 @@ class Measuring(Planner):
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
         """Return a trajectory at a seed under a quantizer, or in full precision."""
-        family = self.timeline.trajectories[trajectory].trained_by(self.timeline)
+        family = self.planned[trajectory].origin.family
         seed = self.seed(trajectory, seed)
         if quantizer == FULL_PRECISION:
             return Series(trajectory, seed, family, quantizer, FULL_PRECISION, None, None)
@@ -130,18 +139,18 @@ class Measuring(Planner):
 
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""
-        shards = self.timeline.shards(series.trajectory)
+        shards = self.planned[series.trajectory].shards
         of = (series.trajectory, series.quantizer)
         jobs = [self.measure(*of, shard, series.seed) for shard in shards]
-        found = {series.label(MEASURED): [job.manifest for job in jobs]}
-        for each in jobs[0].settings.tasks:
-            if each.task in self.scale.tasks.at_chance:
-                found[f"{BESIDE} {each.task}"] = jobs[0].inputs[f"task {each.task}"]
-        return found
+        inputs = {series.label(MEASURED): [job.manifest for job in jobs]}
+        for question in jobs[0].settings.tasks:
+            if question.task in self.tasks.at_chance:
+                inputs[f"{BESIDE} {question.task}"] = jobs[0].inputs[f"task {question.task}"]
+        return inputs
 
     def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
         """Return manifests of a probe of a series, by label."""
-        shards = self.timeline.shards(series.trajectory)
+        shards = self.planned[series.trajectory].shards
         jobs = [self.curvature(series.trajectory, probe, s, series.seed) for s in shards]
         return {series.label(probe): [job.manifest for job in jobs]}
 
@@ -150,9 +159,9 @@ class Measuring(Planner):
         """Return the job of the loss in the plane of the last checkpoint, its quantization and the
         checkpoint `previous` steps before."""
         grid, seed = self.scale.landscape, self.seed(trajectory)
-        context = self.shape(trajectory).context
-        kind, final = self.kind(quantizer, trajectory), self.timeline.measured(trajectory)[-1]
-        ids = {point.step: point.id for point in self.timeline.checkpoints(trajectory)}
+        context = self.planned[trajectory].shape.context
+        kind, final = self.kind(quantizer, trajectory), self.planned[trajectory].measured[-1]
+        ids = {point.step: point.id for point in self.planned[trajectory].checkpoints}
         settings = geometry.LandscapeSettings(
             final=final.id,
             previous=ids[(final.step or 0) - previous],
@@ -164,20 +173,20 @@ class Measuring(Planner):
             calibration=self._calibration(trajectory, kind),
         )
         name = f"{trajectory} seed {seed} {quantizer}"
-        inputs = self.plan.trajectories.inputs(trajectory, seed) | self._tools(kind)
+        inputs = self.trajectories.inputs(trajectory, seed) | self._tools(kind)
         at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "steps": previous}
         return self.make("landscape", "curvature.landscape", name, inputs, settings, **at)
 
     def components(self, name: str, figure: Figure, count: int) -> Job:
         """Return the job of principal components along a figure's trajectories."""
         inputs, paths = {}, []
-        for each in figure.trajectories:
-            ids = tuple(point.id for point in self.timeline.measured(each))
-            for seed in self.timeline.seeds_shown(each, figure.headline):
-                label = f"{each} seed {seed}"
-                inputs[label] = self.plan.trajectories.manifests(each, seed)
+        for trajectory in figure.trajectories:
+            ids = tuple(point.id for point in self.planned[trajectory].measured)
+            for seed in self.planned[trajectory].seeds_shown(figure.headline):
+                label = f"{trajectory} seed {seed}"
+                inputs[label] = self.trajectories.manifests(trajectory, seed)
                 paths.append(
-                    geometry.Path(label=label, trajectory=each, seed=seed, checkpoints=ids)
+                    geometry.Path(label=label, trajectory=trajectory, seed=seed, checkpoints=ids)
                 )
         settings = geometry.ComponentsSettings(paths=tuple(paths), components=count)
         return self.make("components", "curvature.components", name, inputs, settings, figure=name)
@@ -190,8 +199,8 @@ class Measuring(Planner):
         for of in self._compared():
             inputs[f"quantized {of[1]}"] = [self.measure(*of).manifest]
             series.append(self.series(name, of[1]))
-        for each in series:
-            inputs |= self.inputs(each)
+        for one in series:
+            inputs |= self.inputs(one)
         settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))
         return self.make("comparison", "measure.agreement", name, inputs, settings)
 
@@ -199,13 +208,17 @@ class Measuring(Planner):
     def _compared(self) -> list[tuple[str, str, str, int]]:
         """Return the measurements whose weights the comparison of backends reads."""
         name, groups = self.config.backends.trajectory, self.config.backends.groups
-        shard, seed = list(self.timeline.shards(name))[-1], self.seed(name)
-        return [(name, each, shard, seed) for each in dict.fromkeys(chain.from_iterable(groups))]
+        shard, seed = list(self.planned[name].shards)[-1], self.seed(name)
+        return [
+            (name, quantizer, shard, seed)
+            for quantizer in dict.fromkeys(chain.from_iterable(groups))
+        ]
 
     @cache
     def kind(self, quantizer: str, trajectory: str) -> Quantizer:
         """Return a quantizer, resolved for a trajectory's model."""
-        return self.config.quantizers[quantizer].resolved(self.shape(trajectory).model.widths)
+        widths = self.planned[trajectory].shape.model.widths
+        return self.config.quantizers[quantizer].resolved(widths)
 
     def draws(self, query: Query, quantizer: str) -> tuple[str, ...]:
         """Return the scale's quantizers for one of a query, one for each calibration set."""
@@ -214,11 +227,11 @@ class Measuring(Planner):
 
     def quantizers(self, query: Query) -> list[str]:
         """Return full precision and all quantizers of a query."""
-        return [FULL_PRECISION, *chain(*(self.draws(query, each) for each in query.quantizers))]
+        return [FULL_PRECISION, *chain(*(self.draws(query, name) for name in query.quantizers))]
 
     def _calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
         """Return the calibration set of a trajectory for a quantizer."""
-        calibration, context = self.scale.calibration, self.shape(trajectory).context
+        calibration, context = self.scale.calibration, self.planned[trajectory].shape.context
         return CalibrationSettings(
             context=context,
             sequences=calibration.documents or calibration.count(context),
@@ -245,40 +258,46 @@ class Measuring(Planner):
         """Return whether any figure, chosen or not, has tasks for a series."""
         return any(
             trajectory in figure.trajectories
-            and seed in self.timeline.seeds_shown(trajectory, figure.headline)
+            and seed in self.planned[trajectory].seeds_shown(figure.headline)
             and quantizer in self.quantizers(figure.query)
             for figure in self.config.figures.values()
             if not {*TASK_METRICS}.isdisjoint(figure.metrics)
         )
 
     def _asked(self, trajectory: str, task: str) -> Asked:
-        chosen: Any = self.scale.tasks
-        public = self.timeline.run(trajectory) is None
+        tasks, planned = self.tasks, self.planned[trajectory]
+        is_public = isinstance(planned.followed, PlannedRelease)
         return Asked(
             task=task,
-            documents=None if self.config.tasks[task].made else chosen.documents,
-            shots=chosen.shots_before(task),
-            batch=chosen.batch,
+            documents=None if self.config.tasks[task].made else tasks.documents,
+            shots=tasks.shots_before(task),
+            batch=tasks.batch,
             # Released models read longer prompts than blocks.
-            context=(public and chosen.context) or self.shape(trajectory).context,
+            context=(is_public and tasks.context) or planned.shape.context,
         )
+
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks of the scale, which has some if a figure shows them."""
+        assert self.scale.tasks is not None
+        return self.scale.tasks
 
     @cache
     def task(self, task: str, corpus: str) -> Job:
         """Return the job of a task, downloaded or generated from held-out documents."""
-        kind: Any = self.config.tasks[task]
-        chosen: Any = self.scale.tasks
-        if not kind.made:
+        kind, tasks = self.config.tasks[task], self.tasks
+        if isinstance(kind, HarnessTask):
             stage, fetched = "measure.tasks.harness", HarnessSettings(name=task, task=kind)
             return self.make("fetch_task", stage, task, {}, fetched, fetched=task)
+        assert isinstance(kind, MadeTask)
         settings = MadeSettings(
             name=task,
             kind=kind.kind,
-            shots=chosen.shots_before(task),
-            **chosen.model_dump(include={"documents", "pool", "context"}),
+            shots=tasks.shots_before(task),
+            **tasks.model_dump(include={"documents", "pool", "context"}),
         )
-        maker = self.plan.trajectories
-        made = {"functions": maker.functions(corpus), "corpus": maker.corpus(corpus)}
+        corpora = self.trajectories
+        made = {"functions": corpora.functions(corpus), "corpus": corpora.corpus(corpus)}
         inputs = {label: [job.manifest] for label, job in made.items()}
         at = {"made": task, "corpus": corpus}
         return self.make("make_task", "measure.tasks.made", task, inputs, settings, **at)

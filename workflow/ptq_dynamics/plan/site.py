@@ -1,15 +1,13 @@
-"""What the planners of a plan share: configuration, timeline, places of results, resources."""
+"""What the planners share: configuration, trajectories, places of results, resources."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 from pathlib import Path
-from typing import Any
 
-from ptq_dynamics.config import Config
 from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job, settle
-from ptq_dynamics.train.timeline import Timeline, TrainedShape
+from ptq_dynamics.plan.resolved import Resolved
 
 # Folders of results by rule, with wildcards; a stem of the files if rules share a folder.
 PLACES = {
@@ -41,12 +39,14 @@ COMPUTING = {"corpus", "train", "average", "measure", "curvature", "landscape", 
 
 
 class Site:
-    """A configuration as its scale has it, the root of its project, and the trajectories that the
-    scale leaves out of each figure."""
+    """What all planners share: a configuration as its scale has it, its planned trajectories, the
+    root of its project, and all jobs that were planned."""
 
-    def __init__(self, config: Config, root: Path, left_out: Mapping[str, tuple[str, ...]]) -> None:
-        self.config, self.root, self.left_out = config, root, left_out
-        self.timeline, name = Timeline(config), config.choice.scale
+    def __init__(self, resolved: Resolved, root: Path) -> None:
+        self.config, self.root, self.left_out = resolved.config, root, resolved.gone
+        self.planned, name = resolved.trajectories(), resolved.config.choice.scale
+        # Reasons for trajectories that the scale leaves out.
+        self.reasons = {**resolved.unknown, **resolved.config.scale.regime.left_out}
         self.results, self.pictures = f"results/{name}", f"figures/{name}"
         # Jobs and names of their rules, by manifest.
         self.made, self.rules = dict[str, Job](), dict[str, str]()
@@ -60,8 +60,8 @@ class Site:
         """Return the rule that builds a manifest, or "other", and its wildcards."""
         for rule in PLACES:
             pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(self.pattern(rule)))
-            if found := re.fullmatch(pattern, path):
-                return rule, found.groupdict()
+            if match := re.fullmatch(pattern, path):
+                return rule, match.groupdict()
         return "other", {}
 
     def make(
@@ -70,8 +70,9 @@ class Site:
         stage: str,
         name: str,
         inputs: Mapping[str, list[str]],
-        settings: Any,
+        settings: object,
         distributions: tuple[str, ...] = (),
+        /,
         **wildcards: object,
     ) -> Job:
         """Return the job of a rule with these wildcards."""
@@ -104,27 +105,15 @@ class Site:
 
 
 class Planner:
-    """Base of the planners of a `graph.Plan`."""
+    """Base of the classes that plan jobs."""
 
-    def __init__(self, plan: Any) -> None:
-        self.plan, self.site = plan, plan.site
-        self.make = plan.site.make
-        self.timeline: Timeline = plan.site.timeline
-        self.config: Config = plan.site.config
-        self.scale = self.config.scale
+    def __init__(self, site: Site) -> None:
+        self.site, self.make, self.planned = site, site.make, site.planned
+        self.config, self.scale = site.config, site.config.scale
 
     def seed(self, trajectory: str, seed: int | None = None) -> int:
         """Return the given seed, or the first of a trajectory."""
-        return self.timeline.seeds_of(trajectory)[0] if seed is None else seed
-
-    def shape(self, trajectory: str) -> TrainedShape:
-        """Return the shape of a trajectory's model."""
-        return self.timeline.trajectories[trajectory].model_shape(self.timeline)
-
-    def parameters(self, trajectory: str) -> int:
-        """Return the number of parameters of a trajectory's model."""
-        shape = self.shape(trajectory)
-        return shape.model.parameters(self.scale.whole(shape.corpus).vocabulary)
+        return self.planned[trajectory].seeds[0] if seed is None else seed
 
 
 class Resources(Planner):
@@ -133,14 +122,14 @@ class Resources(Planner):
     def ask(self, rule: str, attempt: int = 1, wildcards: Mapping[str, str] = {}) -> dict[str, int]:
         """Return Snakemake's resources, which grow with the attempt and a trajectory's model."""
         table = self.scale.resources
-        asked, known = table.rules.get(rule, table.default), self.timeline.trajectories
-        about = [each for each in wildcards.values() if each in known]
-        more, billions = asked.per_billion, self.parameters(about[0]) / 1e9 if about else 0
-        minutes = max(1, asked.minutes + billions * more.minutes)
-        found = {
-            "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
+        request = table.rules.get(rule, table.default)
+        sizes = [self.planned[w].parameters for w in wildcards.values() if w in self.planned]
+        more, billions = request.per_billion, sizes[0] / 1e9 if sizes else 0
+        minutes = max(1, request.minutes + billions * more.minutes)
+        resources = {
+            "mem_mb": ceil(attempt * (request.memory + billions * more.memory)),
             "runtime": ceil(min(attempt * minutes, max(minutes, DAY))),
         }
-        if asked.gpus or more.gpus:
-            found["gpu"] = ceil(asked.gpus + attempt * billions * more.gpus)
-        return found
+        if request.gpus or more.gpus:
+            resources["gpu"] = ceil(request.gpus + attempt * billions * more.gpus)
+        return resources

@@ -4,19 +4,20 @@ A plan has a planner for each group of rules. Rules request a job by the wildcar
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Config, load
+from ptq_dynamics.config import Config
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph import paper
-from ptq_dynamics.graph.checks import check, leave_out
-from ptq_dynamics.graph.claims import Claims, Tables
-from ptq_dynamics.graph.figures import Figures
-from ptq_dynamics.graph.measuring import Measuring
-from ptq_dynamics.graph.site import Resources, Site
-from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.hub.lock import LOCK
+from ptq_dynamics.plan.checks import checked
+from ptq_dynamics.plan.claim_jobs import ClaimJobs
+from ptq_dynamics.plan.figure_jobs import FigureJobs
+from ptq_dynamics.plan.measurement_jobs import MeasurementJobs
+from ptq_dynamics.plan.page_job import PageJob
+from ptq_dynamics.plan.paper_job import PaperJob
+from ptq_dynamics.plan.site import Resources
+from ptq_dynamics.plan.table_jobs import TableJobs
+from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
 
 FROM_NETWORK = ("train.fetch", "measure.tasks.harness", "quantize.environment")
 
@@ -25,34 +26,33 @@ class Plan:
     """All jobs of a configuration; raises `Problem` if its parts do not fit together."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
-        # All configured figures, including those that the scale leaves out.
-        self.written = config.figures
-        config, left_out = leave_out(config)
-        self.site = Site(config, root, left_out)
-        check(config, self.site.timeline)
-        self.resources = Resources(self)
-        self.trajectories, self.measuring = Trajectories(self), Measuring(self)
-        self.figures, self.claims, self.tables = Figures(self), Claims(self), Tables(self)
+        self.site = site = checked(config, root)
+        self.resources = Resources(site)
+        self.trajectories = TrajectoryJobs(site)
+        self.measuring = MeasurementJobs(site, self.trajectories)
+        self.figures = FigureJobs(site, self.trajectories, self.measuring)
+        # Figures of the configuration, including those that the scale leaves out.
+        self.claims = ClaimJobs(site, self.figures, config.figures)
+        self.tables = TableJobs(site, self.figures, self.claims, config.figures)
+        self.paper, self.page = PaperJob(site, self.tables), PageJob(site, self.tables)
         # Rules whose jobs are not planned with figures, claims and tables.
-        self.makers: dict[str, Callable[[], Any]] = {}
-
-    def typeset(self, folder: Path) -> Job:
-        """Return the paper's job, with the numbers of scale paper for comparison."""
-        choice = {**self.site.config.choice.model_dump(), "scale": "paper", "figures": "all"}
-        return paper.typeset(self, Plan(load(choice, folder), self.site.root))
+        self.makers: dict[str, Callable[[], Job]] = {
+            "typeset": self.paper.typeset,
+            "report": self.page.write,
+        }
 
     def job(self, rule: str, **wildcards: str) -> Job:
         """Return the job of a rule with these wildcards; `Problem` if there is none."""
         path = self.site.pattern(rule).format(**wildcards)
         if path not in self.site.made:
-            self.makers.get(rule, self._plan_all)()
+            self.makers.get(rule, self._all)()
         if path not in self.site.made and rule in ("measure", "curvature"):
             self.measuring.named(rule, **wildcards)
         if path not in self.site.made:
             raise Problem(f"no figure, claim or table of this scale needs {path}")
         return self.site.made[path]
 
-    def _plan_all(self) -> None:
+    def _all(self) -> None:
         for name in self.site.config.figures:
             self.figures.figure(name)
         self.tables.write()
@@ -71,10 +71,10 @@ class Plan:
         """Return the manifests of all downloads; `Problem` if the lock lacks a revision."""
         jobs = self.downloads()
         fetched = [job.settings for job in jobs if job.stage == "train.fetch"]
-        asked = [(each.repository, revision) for each in fetched for revision in each.revisions]
-        lacking = [f"{place}@{one.checkpoint.id}" for place, one in asked if one.commit is None]
-        if lacking:
-            some = f"{len(lacking)} revisions, such as {lacking[0]}"
+        revisions = [(part.repository, revision) for part in fetched for revision in part.revisions]
+        unlocked = [f"{place}@{r.checkpoint.id}" for place, r in revisions if r.commit is None]
+        if unlocked:
+            some = f"{len(unlocked)} revisions, such as {unlocked[0]}"
             raise Problem(f"{LOCK} lacks {some}; run ptq-dynamics lock")
         return [job.manifest for job in jobs]
 

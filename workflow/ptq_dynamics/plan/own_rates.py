@@ -14,24 +14,25 @@ SCHEDULER = "scheduler.pt"  # beside a checkpoint of the Trainer of transformers
 UNKNOWN = "checkpoint"  # phase of a checkpoint whose rate is not known
 RESTART = "restart"  # phase of a checkpoint whose rate has risen again after a decay
 ROUNDING = 1e-12  # largest relative difference of equal rates
+State = Mapping[str, Any]  # of a Trainer, as `folders.state` returns it
 Places = dict[int | None, tuple[float | None, str]]  # learning rate and phase by step
 
 
-def logged(state: Mapping[str, Any], version: str) -> dict[int, float]:
+def logged(state: State, version: str) -> dict[int, float]:
     """Return the rates of the next update by step, from a trainer_state.json and the version of
     transformers that wrote it."""
     # From 4.51 on, the Trainer logs the rate of the last update. 4.50 was the first version to
     # write best_global_step, and a checkpoint that is saved again has a later version.
     is_of_last = folders.BEST in state and not version.startswith("4.50.")
-    rates = ((each["step"], each["learning_rate"]) for each in state["log_history"])
+    rates = ((entry["step"], entry["learning_rate"]) for entry in state["log_history"])
     return {step - is_of_last: rate for step, rate in rates if rate is not None}
 
 
 def scheduled(checkpoints: Mapping[Path, int | None]) -> dict[int, float]:
     """Return the rates of the next update by step, from the schedulers beside checkpoints."""
     saved = {step: path / SCHEDULER for path, step in checkpoints.items() if step is not None}
-    found = {step: _scheduled(path) for step, path in saved.items() if path.is_file()}
-    return {step: rate for step, rate in found.items() if rate is not None}
+    rates = {step: _scheduled(path) for step, path in saved.items() if path.is_file()}
+    return {step: rate for step, rate in rates.items() if rate is not None}
 
 
 def _scheduled(path: Path) -> float | None:
@@ -75,13 +76,13 @@ def places(rates: Mapping[int, float]) -> Places:
     peak = max(rates[step] for step in steps if step < fall)
     held = [step for step in steps if step < fall and _change(peak, rates[step]) == 0]
     before, decay = ("stable", "cooldown") if len(held) > 1 else ("decay", "decay")
-    found, later = Places(), decay
+    known, later = Places(), decay
     for step in steps:
         if step >= fall and (change := changes[step]):
             later = RESTART if change > 0 else decay
         early = "warmup" if step < held[0] else before
-        found[step] = rates[step], early if step < fall else later
-    return found
+        known[step] = rates[step], early if step < fall else later
+    return known
 
 
 def _change(before: float, after: float) -> float:

@@ -1,49 +1,49 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import rates
 from ptq_dynamics.config.families import FILE, Local, Own, Remote
-from ptq_dynamics.config.releases import Public, ReleasedRevision
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
+from ptq_dynamics.plan import own_rates
+from ptq_dynamics.plan.releases import PlannedRelease, Public, ReleasedRevision
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
-from ptq_dynamics.train.timeline import Timeline
 from ptq_dynamics.train.trajectory import step_id
 
+T = TypeVar("T")
 ALONE = "checkpoint"  # id of a checkpoint without a step
 
 
+@dataclass(frozen=True, kw_only=True)
 class Elsewhere(Public):
     """Own checkpoints, with learning rate and phase by step as far as known."""
 
-    places: rates.Places
+    places: own_rates.Places
     skip: bool
 
     def place(self, step: int | None) -> tuple[float | None, str]:
         """Return learning rate and phase at a step."""
         return self.places.get(step, (None, self.called))
 
-    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """Return the first configured seed, which the random probe vectors use."""
-        return timeline.seeds[:1]
 
-
+@dataclass(frozen=True, kw_only=True)
 class InFolder(Elsewhere):
     """Own checkpoints with their subfolder and `files`; a shared tokenizer has those `beside`."""
 
     stage: ClassVar[str] = "train.local"
 
-    files: dict[str, tuple[str, tuple[LocalFile, ...]]]
+    files: Mapping[str, tuple[str, tuple[LocalFile, ...]]]
     beside: tuple[LocalFile, ...]
 
     def settings(self, names: Iterable[str], parameters: int) -> LocalSettings:
@@ -52,31 +52,45 @@ class InFolder(Elsewhere):
         return LocalSettings(self.repository, tuple(chosen), self.beside, parameters)
 
 
-def settle(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
+@dataclass(frozen=True, eq=False)
+class PlannedOwn(PlannedRelease):
+    """Own checkpoints at a scale."""
+
+    entry: Elsewhere
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """The first chosen seed, which the random probe vectors use."""
+        return self.basis.seeds[:1]
+
+
+def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
     """Return a scale with the models and corpora of own checkpoints, and these by name."""
-    models, corpora, found = dict(scale.models), dict(scale.corpora), dict[str, Public]()
+    models, corpora, public = dict(scale.models), dict(scale.corpora), dict[str, Public]()
     for name, entry in own.items():
-        about = {"family": "own", "model": name, "called": rates.UNKNOWN, "skip": entry.skip}
         model = entry.model
         if isinstance(entry.checkpoints, Local):
-            found[name], model = _local(entry, entry.checkpoints, about)
+            public[name], model = _local(name, entry, entry.checkpoints)
         else:
-            found[name] = _remote(entry, entry.checkpoints, lock, about)
+            public[name] = _remote(name, entry, entry.checkpoints, lock)
         if model is None:
             raise Problem(f"{FILE}: own.{name}.model is missing; ptq-dynamics measure writes it")
         context = min(scale.models["main"].context, model.context)
         models[name] = model.model_copy(update={"context": context, "corpus": name})
         corpora[name] = OwnCorpus.after(scale.corpora["main"], model.vocabulary)
-    return scale.model_copy(update={"models": models, "corpora": corpora}), found
+    return scale.model_copy(update={"models": models, "corpora": corpora}), public
 
 
-def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, Given]:
-    root, chosen = Path(source.folder).resolve(), measured(entry)
+def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
+    root, chosen = Path(source.folder).resolve(), _in_folder(entry, source)
     ids = {path: ALONE if step is None else step_id(step) for path, step in chosen}
     states = {path: folders.state(path) for path, _ in chosen}
     seen = {path: state[folders.TOKENS] or None for path, state in states.items()}
-    found = InFolder(
-        **about,
+    own = InFolder(
+        family="own",
+        model=name,
+        called=own_rates.UNKNOWN,
+        skip=entry.skip,
         repository=source.folder,
         revisions={
             ids[path]: ReleasedRevision(step, _tokens(entry, step) or seen[path], None)
@@ -87,22 +101,25 @@ def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, 
         beside=folders.listed(root, is_of_tokenizer),
     )
     models = [_described(path) for path, _ in chosen]
-    context = min(each.context for each in models)  # the context may grow along a run
-    first, *others = (each.model_copy(update={"context": context}) for each in models)
+    context = min(model.context for model in models)  # the context may grow along a run
+    first, *others = (model.model_copy(update={"context": context}) for model in models)
     for (path, _), model in zip(chosen[1:], others, strict=True):
         if model != first:
             raise Problem(f"{path} and {chosen[0][0]} hold different models; name one run's folder")
-    return found, entry.model or first
+    return own, entry.model or first
 
 
-def _remote(entry: Own, source: Remote, lock: Lock, about: dict[str, Any]) -> Elsewhere:
-    chosen, locked = measured(entry), lock.get(source.repository, {})
+def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
+    locked = lock.get(source.repository, {})
     return Elsewhere(
-        **about,
+        family="own",
+        model=name,
+        called=own_rates.UNKNOWN,
+        skip=entry.skip,
         repository=source.repository,
         revisions={
-            each: ReleasedRevision(step, _tokens(entry, step), locked.get(each))
-            for each, step in chosen
+            revision: ReleasedRevision(step, _tokens(entry, step), locked.get(revision))
+            for revision, step in _on_hub(entry, source)
         },
         places=_places(entry, {}),
     )
@@ -129,16 +146,25 @@ def _described(folder: Path) -> Given:
         raise Problem(f"{place} cannot be read ({reason}); save the model again") from error
 
 
-def measured(entry: Own) -> list[tuple[Any, int | None]]:
+def measured(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
     """Return the folders or revisions to measure with their steps, the last included."""
-    every: list[tuple[Any, int | None]]
-    if isinstance(source := entry.checkpoints, Local):
-        every = [*folders.checkpoints(Path(source.folder).resolve(), source.step).items()]
-    else:
-        found = [(each, source.step.search(each)) for each in source.revisions]
-        every = [(each, int(match[1]) if match else None) for each, match in found]
-        every.sort(key=lambda pair: pair[1] or 0)
-    return every[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
+    source = entry.checkpoints
+    return _in_folder(entry, source) if isinstance(source, Local) else _on_hub(entry, source)
+
+
+def _in_folder(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
+    steps = folders.checkpoints(Path(source.folder).resolve(), source.step)
+    return _sampled(entry, list(steps.items()))
+
+
+def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
+    matches = [(revision, source.step.search(revision)) for revision in source.revisions]
+    steps = [(revision, int(match[1]) if match else None) for revision, match in matches]
+    return _sampled(entry, sorted(steps, key=lambda pair: pair[1] or 0))
+
+
+def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
+    return checkpoints[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
 
 
 def left_out(entry: Own) -> list[str]:
@@ -153,20 +179,20 @@ def _tokens(entry: Own, step: int | None) -> int | None:
     return round(step * entry.tokens_per_step) if step and entry.tokens_per_step else None
 
 
-def _places(entry: Own, states: Mapping[Path, Mapping[str, Any]]) -> rates.Places:
+def _places(entry: Own, states: Mapping[Path, own_rates.State]) -> own_rates.Places:
     """Return rate and phase by step, from the entry or the `states` of a Trainer."""
     steps = [step for _, step in measured(entry) if step is not None]
     if isinstance(entry.rate, str):
-        return rates.places(rates.in_table(entry.rate, steps))
+        return own_rates.places(own_rates.in_table(entry.rate, steps))
     if entry.rate is not None:
         return {step: (entry.rate, "stable") for step in steps}
     known = dict[int, float]()
     for path, state in reversed([*states.items()]):
         # What an earlier checkpoint logged was written by its version.
-        known |= rates.logged(
+        known |= own_rates.logged(
             state, str(folders.json_object(path / CONFIG).get("transformers_version"))
         )
     if isinstance(source := entry.checkpoints, Local):
         folder = Path(source.folder).resolve()
-        known |= rates.scheduled(folders.checkpoints(folder, source.step))
-    return rates.places(known)
+        known |= own_rates.scheduled(folders.checkpoints(folder, source.step))
+    return own_rates.places(known)

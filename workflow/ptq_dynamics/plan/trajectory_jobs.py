@@ -1,18 +1,21 @@
 """The jobs of corpora and trajectories: training runs, downloaded checkpoints, averages."""
 
 from functools import cache
-from typing import Any
 
-from ptq_dynamics.config import Public, Run, Stage, Whole
 from ptq_dynamics.corpus.functions import FunctionsSettings
-from ptq_dynamics.corpus.sources import Derived
-from ptq_dynamics.corpus.sources.own import OwnCorpus
+from ptq_dynamics.corpus.sources import Corpus, Derived
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
+from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.site import Planner
+from ptq_dynamics.plan.planned_averages import PlannedAverage
+from ptq_dynamics.plan.planned_runs import PlannedRun
+from ptq_dynamics.plan.releases import PlannedRelease
+from ptq_dynamics.plan.site import Planner
+from ptq_dynamics.train.averages.merges import Merge
 from ptq_dynamics.train.settings import AverageSettings, ChoosingText, TrainSettings
 
 
-class Trajectories(Planner):
+class TrajectoryJobs(Planner):
     """Jobs of corpora, and of trajectories on them."""
 
     @cache
@@ -25,16 +28,15 @@ class Trajectories(Planner):
                 inputs["functions"] = [self.functions(corpus.of).manifest]
         if isinstance(corpus, OwnCorpus):
             inputs["checkpoint"] = self.manifests(name)[:1]  # the same if checkpoints are added
-        text = corpus.text if isinstance(corpus, OwnCorpus) else corpus
-        packages = getattr(text, "packages", ())
+        packages = getattr(_text(corpus), "packages", ())
         return self.make("corpus", "corpus.corpus", name, inputs, corpus, packages, corpus=name)
 
     @cache
     def functions(self, corpus: str) -> Job:
         """Return the job of functions and held-out documents of an embedded corpus."""
         others = tuple(self.scale.tasks.others) if self.scale.tasks else ()
-        found: Any = self.scale.corpora[corpus]
-        text: Any = found.text if isinstance(found, OwnCorpus) else found
+        text = _text(self.scale.corpora[corpus])
+        assert isinstance(text, EmbeddedCorpus)
         settings = FunctionsSettings(corpus=text, others=others)
         reads = (*text.packages, *others)
         stage = "corpus.functions"
@@ -42,13 +44,13 @@ class Trajectories(Planner):
 
     def makers(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
         """Return the jobs of a trajectory, or of one shard of it, in order."""
-        kind = self.timeline.trajectories[name]
-        if isinstance(kind, Run):
+        trajectory = self.planned[name]
+        if isinstance(trajectory, PlannedRun):
             return [self.train(name, seed)]
-        shards = [shard] if shard else list(self.timeline.shards(name))
-        if isinstance(kind, Public):
-            return [self.fetch(name, each) for each in shards]
-        return [self.average(name, each, seed) for each in shards]
+        shards = [shard] if shard else list(trajectory.shards)
+        if isinstance(trajectory, PlannedRelease):
+            return [self.fetch(name, part) for part in shards]
+        return [self.average(name, part, seed) for part in shards]
 
     def manifests(self, name: str, seed: int | None = None, shard: str | None = None) -> list[str]:
         """Return paths of the manifests of these jobs."""
@@ -56,75 +58,72 @@ class Trajectories(Planner):
 
     def inputs(self, name: str, seed: int, shard: str | None = None) -> dict[str, list[str]]:
         """Return manifests of a trajectory and of its corpus, by label."""
-        corpus = self.corpus(self.shape(name).corpus).manifest
+        corpus = self.corpus(self.planned[name].shape.corpus).manifest
         return {"corpus": [corpus], "trajectory": self.manifests(name, seed, shard)}
 
     @cache
     def train(self, name: str, seed: int | None = None) -> Job:
         """Return the job of one run."""
-        timeline, scale, seed = self.timeline, self.scale, self.seed(name, seed)
-        run = self.config.runs.runs[name]
-        trained = run.trained(timeline)
-        longest = max(trained.context, run.model_shape(timeline).model.context)
-        first, last = run.ends(timeline)
+        run, scale, seed = self.planned.run(name), self.scale, self.seed(name, seed)
+        trained, optimizer = run.trained, run.optimizer
+        longest = max(trained.context, run.shape.model.context)
         inputs = {"corpus": [self.corpus(trained.corpus).manifest]}
-        for label, source in run.sources().items():
-            inputs[label] = self.manifests(source, seed)
-        optimizer = run.optimizer_in(timeline)
-        before = getattr(run, "weights", None) or getattr(run, "after", None)
+        for label, source in run.sources.items():
+            inputs[label] = self.manifests(source.name, seed)
         settings = TrainSettings(
             **scale.model_dump(include={"precision", "compile", "budget", "log_every"}),
             model=trained.model.model_copy(update={"context": longest}),
             vocabulary=scale.whole(trained.corpus).vocabulary,
-            start=timeline.checkpoints(before)[-1].id if before else None,
-            objective=(run if isinstance(run, Stage) else run.whole(timeline)).objective,
+            start=run.start,
+            objective=run.objective,
             batch=trained.batch,
             micro_batch=trained.micro_batch,
             context=trained.context,
             seed=seed,
             optimizer=optimizer.model_copy(update={"clip": None}),
-            clip=optimizer.clip or timeline.defaults.clip,
-            schedule=run.schedule_in(timeline),
-            first=first,
-            last=last,
-            first_tokens=run.tokens(timeline, first),
-            data_first=run.data_first(timeline),
-            checkpoint_steps=tuple(p.step or 0 for p in timeline.checkpoints(name)),
-            state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
+            clip=optimizer.clip or run.basis.defaults.clip,
+            schedule=run.schedule,
+            first=run.first,
+            last=run.last,
+            first_tokens=run.tokens_at(run.first),
+            data_first=run.data_first,
+            checkpoint_steps=tuple(point.step or 0 for point in run.checkpoints),
+            state_steps=tuple(run.state_steps),
         )
-        told = f"{name} seed {seed}"
-        return self.make("train", run.stage, told, inputs, settings, run=name, seed=seed)
+        label = f"{name} seed {seed}"
+        return self.make("train", run.stage, label, inputs, settings, run=name, seed=seed)
 
     @cache
     def fetch(self, name: str, shard: str) -> Job:
         """Return the job of one shard of a public model."""
-        public = self.config.runs.public[name]
-        settings = public.settings(self.checkpoints(name, shard), self.parameters(name))
-        told = f"{name} {shard}"
-        return self.make("fetch", public.stage, told, {}, settings, public=name, shard=shard)
+        model = self.planned[name]
+        assert isinstance(model, PlannedRelease)
+        settings = model.entry.settings(self.checkpoints(name, shard), model.parameters)
+        at, label = {"public": name, "shard": shard}, f"{name} {shard}"
+        return self.make("fetch", model.entry.stage, label, {}, settings, **at)
 
     @cache
     def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
         """Return the job of one shard of averages."""
-        kind, seed = self.config.runs.averages[name], self.seed(name, seed)
+        average, seed = self.planned[name], self.seed(name, seed)
+        assert isinstance(average, PlannedAverage)
         chosen = self.checkpoints(name, shard)
-        means = tuple(mean for mean in kind.means(self.timeline) if mean.id in chosen)
-        sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
-        choice = None
-        if getattr(kind, "greedy", False):
-            shape, scale = kind.model_shape(self.timeline), self.scale
+        means = tuple(mean for mean in average.means if mean.id in chosen)
+        inputs = {label: self.manifests(s.name, seed) for label, s in average.sources.items()}
+        choice, scale, shape = None, self.scale, average.shape
+        if isinstance(average.entry, Merge) and average.entry.greedy:
             blocks = scale.curvature.count(shape.context)
             choice = ChoosingText(shape.context, blocks, scale.evaluation.batch)
-            sources["corpus"] = [self.corpus(scale.held_by(shape.corpus)).manifest]
-        settings = AverageSettings(phase=kind.phase, means=means, choice=choice)
+            inputs["corpus"] = [self.corpus(scale.held_by(shape.corpus)).manifest]
+        settings = AverageSettings(phase=average.entry.phase, means=means, choice=choice)
         at = {"average": name, "seed": seed, "shard": shard}
-        return self.make("average", kind.stage, f"{name} seed {seed}", sources, settings, **at)
+        return self.make("average", average.stage, f"{name} seed {seed}", inputs, settings, **at)
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
         """Return ids of the measured checkpoints of one shard."""
-        return tuple(point.id for point in self.timeline.shards(name)[shard])
+        return tuple(point.id for point in self.planned[name].shards[shard])
 
-    def runs(self, names: list[str]) -> list[str]:
-        """Return the runs and public models whose learning rates trajectories follow, each once."""
-        found = (self.timeline.trajectories[name].run(name, self.timeline) for name in names)
-        return list(dict.fromkeys(found))
+
+def _text(corpus: Corpus) -> Corpus | Texts:
+    """Return the corpus, or the text of own checkpoints, whose packages are read."""
+    return corpus.text if isinstance(corpus, OwnCorpus) else corpus

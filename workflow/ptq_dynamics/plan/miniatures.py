@@ -6,8 +6,6 @@ The ratio of widths scales the peak rate. `ptq-dynamics dev regime` shows other 
 from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
-from operator import attrgetter
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,16 +13,12 @@ from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import FILE, MODEL, Families, Later, Phase, Pretraining, Release
-from ptq_dynamics.config.runs import Branch, Run, Whole, nearest
+from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.scale import Miniatures, Scale
-from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Floor
-from ptq_dynamics.train.schedules.stage import StageSchedule
-from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape
-from ptq_dynamics.train.trajectory import step_id
 
 
 class InSmall(Run):
@@ -38,22 +32,6 @@ class InSmall(Run):
     points: Count
     unknown: str | None
 
-    def peak(self, timeline: Timeline) -> float:
-        """Return the peak learning rate."""
-        return self.used_lr
-
-    def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
-        """Return the optimizer."""
-        return self.optimizer
-
-    def warmup_steps(self, timeline: Timeline) -> int:
-        """Return the steps of the warmup."""
-        return timeline.steps(self.warmup)
-
-    def measured_every(self, timeline: Timeline) -> int:
-        """Return the interval that gives about `points` checkpoints."""
-        return max(1, timeline.steps(self.length) // self.points)
-
 
 class Miniature(InSmall, Whole):  # type: ignore[misc]
     """A miniature of a run; `peak_lr` is the family's, which may be uncertain."""
@@ -66,18 +44,6 @@ class MiniaturePhase(Branch):
 
     points: Count
     cooldown_points: Count
-
-    def measured_every(self, timeline: Timeline) -> int:
-        """Return the interval that gives `cooldown_points` checkpoints in the cooldown."""
-        return max(1, timeline.steps(self.cooldown) // self.cooldown_points)
-
-    def measured(self, timeline: Timeline) -> list[Point]:
-        """Return the measured checkpoints of the cooldown, and `points` before it."""
-        (first, _), start = self.ends(timeline), self.cooldown_start(timeline)
-        known, every = self.checkpoints(timeline), max(1, (start - first) // self.points)
-        late = {point for point in super().measured(timeline) if (point.step or 0) >= start}
-        early = {known[0], *nearest(known, range(first, start, every))}
-        return sorted(early | late, key=attrgetter("step"))
 
 
 class Stage(InSmall):
@@ -97,68 +63,24 @@ class Stage(InSmall):
         """Return the run before."""
         return {"after": self.after}
 
-    def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
-        """Return what is uncertain of the stage and of the run before."""
-        before, rate = super().uncertain(timeline)
-        return "; ".join(filter(None, (self.unknown, before))) or None, rate
 
-    def trained(self, timeline: Timeline) -> TrainedShape:
-        """Return the shape with the stage's own fields."""
-        model = self.before(timeline).trained(timeline).model
-        if self.rotary_base is not None:
-            model = model.model_copy(update={"rotary_base": self.rotary_base})
-        corpus = self.corpus or self.whole(timeline).model_shape(timeline).corpus
-        return TrainedShape(model, corpus, self.context, None, self.batch)
-
-    def ends(self, timeline: Timeline) -> tuple[int, int]:
-        """Return the end of the run before, and the stage's own end."""
-        _, first = self.before(timeline).ends(timeline)
-        return first, first + timeline.steps(self.length)
-
-    def schedule_in(self, timeline: Timeline) -> StageSchedule:
-        """Return the stage's warmup and half a cosine, in steps."""
-        first, last = self.ends(timeline)
-        return StageSchedule(
-            kind="stage",
-            peak=self.used_lr,
-            warmup=self.warmup_steps(timeline),
-            floor=self.floor * self.used_lr,
-            start=first,
-            length=last - first,
-            name=self.name,
-        )
-
-    def checkpoints(self, timeline: Timeline) -> list[Point]:
-        """Return checkpoints at regular steps and at the end, but not at the beginning."""
-        (first, last), every = self.ends(timeline), self.measured_every(timeline)
-        steps = sorted({*range(first + every, last, every), last})
-        return [Point(step_id(step), step) for step in steps]
-
-    def check(self, place: str, timeline: Timeline) -> None:
-        """Require dialogues if the objective needs them."""
-        super().check(place, timeline)
-        corpus = self.trained(timeline).corpus
-        is_dialogues = isinstance(timeline.scale.corpora[corpus], DialoguesCorpus)
-        if self.objective.of_dialogues and not is_dialogues:
-            why = f"needs dialogues; corpus {corpus!r} has none; choose one with source dialogues"
-            raise Problem(f"{place}.objective is {self.objective.kind!r}, which {why}")
-
-
-def settle(
-    families: Families, scale: Scale, file: str, small: Miniatures
+def resolve(
+    families: Families, scale: Scale, file: str
 ) -> tuple[Scale, dict[str, Run], dict[str, str]]:
     """Return the scale with miniature models, the miniatures by name, and reasons for gaps."""
+    small = scale.miniatures
+    assert small is not None
     require(f"{file}: miniatures.exponents", "family", small.exponents, families.families)
     require(f"{file}: models (miniatures read the text of main)", "model", ["main"], scale.models)
-    made = {f"miniature of {n}": _model(families, n, scale, small) for n in families.families}
-    scale = scale.model_copy(update={"models": {**scale.models, **made}})
-    found, unknown = dict[str, Run](), dict[str, str]()
+    models = {f"miniature of {n}": _model(families, n, scale, small) for n in families.families}
+    scale = scale.model_copy(update={"models": {**scale.models, **models}})
+    runs, unknown = dict[str, Run](), dict[str, str]()
     for name, run in families.runs.items():
         if isinstance(run, Release):
             unknown[name] = "a mean of checkpoints by the authors has no miniature"
         else:
-            found[name] = _Lineage(families, name, scale, small).made(name, run)
-    return scale, found, unknown
+            runs[name] = _Lineage(families, name, scale, small).made(name, run)
+    return scale, runs, unknown
 
 
 def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Architecture:
@@ -167,10 +89,10 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
     shape = {**family.model.model_dump(), **family.miniature}
     shape |= {"context": main.context, "corpus": main.corpus}
     try:
-        found = MODEL.validate_python(shape)
-        shape["layers"] = ceil(found.layers * small.deepen)
-        shape["width"] = found.width * small.widen
-        shape["feedforward"] = found.feedforward * small.widen
+        model = MODEL.validate_python(shape)
+        shape["layers"] = ceil(model.layers * small.deepen)
+        shape["width"] = model.width * small.widen
+        shape["feedforward"] = model.feedforward * small.widen
         return MODEL.validate_python(shape)
     except ValidationError as error:
         raise problem(error, shape, f"{FILE}: families.{name}.miniature") from None
@@ -186,8 +108,8 @@ class _Lineage:
         model = scale.models[f"miniature of {self.run.family}"]
         power = small.exponents.get(self.run.family, small.rate_exponent)
         self.ratio = float((self.family.model.width / model.width) ** power)
-        every = (each for each in families.runs.values() if isinstance(each, Phase))
-        self.phases = [each for each in every if each.trunk == name]
+        phases = (run for run in families.runs.values() if isinstance(run, Phase))
+        self.phases = [phase for phase in phases if phase.trunk == name]
         longest = max((phase.tokens for phase in self.phases), default=0)
         self.tokens = Fraction(self.run.tokens + longest)
         self.most = max((phase.batch for phase in self.phases), default=1)
@@ -213,11 +135,11 @@ class _Lineage:
             case Later():
                 kind, fields = Stage, self._stage(run)
         try:
-            return kind(**fields)
+            return kind.model_validate(fields)
         except ValidationError as error:
             raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
 
-    def _pretraining(self, run: Pretraining) -> dict[str, Any]:
+    def _pretraining(self, run: Pretraining) -> dict[str, object]:
         family, small, steps = self.family, self.small, self.steps(run.tokens)
         peak = run.peak_lr or family.peak_lr
         shortened = run.tokens / family.tokens_per_step / steps
@@ -247,7 +169,7 @@ class _Lineage:
             "uncertain_rate": family.other_peak_lr is not None,
         }
 
-    def _phase(self, phase: Phase) -> dict[str, Any]:
+    def _phase(self, phase: Phase) -> dict[str, object]:
         small = self.small
         steady = self.steps(phase.steady, phase.batch) if phase.steady else 0
         cooldown = max(self.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
@@ -262,7 +184,7 @@ class _Lineage:
             "cooldown_points": small.measured_cooldown,
         }
 
-    def _stage(self, later: Later) -> dict[str, Any]:
+    def _stage(self, later: Later) -> dict[str, object]:
         steps = max(1, round(self.small.stage * self.budget))
         optimizer, decay = later.optimizer or self.family.optimizer, 1.0
         if optimizer.weight_decay:
