@@ -21,8 +21,8 @@ from ptq_dynamics.claims.controlled import (
     at_equal_loss,
     loss_gap,
 )
+from ptq_dynamics.claims.definitions import Claim, Row
 from ptq_dynamics.claims.public import PUBLIC
-from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptq_dynamics.claims.settings import Claim, Row
-from ptq_dynamics.figures.settings import short
+from ptq_dynamics.claims.definitions import Claim, Row
+from ptq_dynamics.figures.labels import short
 from ptq_dynamics.measure.names import FULL_PRECISION, INCREASE, LOSS, SHARPNESS, TRACE
 
 if TYPE_CHECKING:

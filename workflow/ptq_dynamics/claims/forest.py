@@ -9,8 +9,8 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ptq_dynamics.claims.settings import FOREST
-from ptq_dynamics.figures.settings import PICTURES
+from ptq_dynamics.claims.definitions import FOREST
+from ptq_dynamics.figures.labels import PICTURES
 from ptq_dynamics.figures.style import SETTINGS
 
 # Limits of the axis; intervals may extend beyond.

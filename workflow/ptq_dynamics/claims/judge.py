@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ptq_dynamics.claims.beyond import BEYOND, EVERY
-from ptq_dynamics.claims.curves import REPLICATES, Bootstrap
+from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap
+from ptq_dynamics.claims.definitions import CLAIMS, Claim, ClaimsSettings, Drawn, Row
 from ptq_dynamics.claims.forest import forest, write
 from ptq_dynamics.claims.samples import Sample, Samples
-from ptq_dynamics.claims.settings import CLAIMS, Claim, ClaimsSettings, Drawn, Row
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.measurements import Inputs
 

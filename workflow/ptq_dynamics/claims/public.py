@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss, rates_of
-from ptq_dynamics.claims.settings import Claim, Row
+from ptq_dynamics.claims.definitions import Claim, Row
 from ptq_dynamics.measure.names import DEGRADATION, FULL_PRECISION, LOSS
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Samples: the numbers that claims read, with bootstrap replicates.
 
-A sample is float64 [replicates]; its first entry is the measured number. `curves` resamples text
+A sample is float64 [replicates]; its first entry is the measured number. `bootstrap` resamples text
 and calibration sets; this module resamples seeds and the checkpoints of a phase. Numbers from one
 or two checkpoints get the rounding noise of these instead."""
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, NotMeasured, random, weights
+from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap, NotMeasured, random, weights
 from ptq_dynamics.figures import law
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, QUANTIZATION_ERROR
 from ptq_dynamics.train.settings import TRAINING

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.curves import Bootstrap
+from ptq_dynamics.claims.bootstrap import Bootstrap
+from ptq_dynamics.claims.definitions import CLAIMS, Filled, TablesSettings
 from ptq_dynamics.claims.formats import FORMATS, Cell, Number, Table
 from ptq_dynamics.claims.samples import Sample, Samples
-from ptq_dynamics.claims.settings import CLAIMS, Filled, TablesSettings
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures.settings import call
+from ptq_dynamics.figures.labels import call
 from ptq_dynamics.measure import names
 
 # Places along a trajectory, as heads of columns name them.

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import FULL_PRECISION, QUANTIZED, Panel, call, in_group
+from ptq_dynamics.figures.labels import FULL_PRECISION, QUANTIZED, Panel, call, in_group
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
 from ptq_dynamics.train.settings import TRAINING

@@ -6,9 +6,9 @@ from typing import Any
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
+from ptq_dynamics.figures.labels import ORIGIN, PICTURES, SPANS, TABLE
 from ptq_dynamics.figures.panels import Picture, Sheet
 from ptq_dynamics.figures.places import spans
-from ptq_dynamics.figures.settings import ORIGIN, PICTURES, SPANS, TABLE
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.labels import Ages, Shown, ShownRun
 from ptq_dynamics.figures.layout import Layout
-from ptq_dynamics.figures.settings import Ages, Shown, ShownRun
 from ptq_dynamics.measure.settings import Series
 
 Figure = Annotated[Layout, OneOf("ptq_dynamics.figures.layouts", by="layout")]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Name, Once, Strict
-from ptq_dynamics.figures.settings import names_in_groups
+from ptq_dynamics.figures.labels import names_in_groups
 from ptq_dynamics.measure.names import LOSS, QUANTIZED, Evaluated, Metric
 from ptq_dynamics.measure.settings import Query
 

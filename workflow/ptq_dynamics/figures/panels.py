@@ -17,8 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from ptq_dynamics.figures.curves import ABOUT, Curves
+from ptq_dynamics.figures.labels import FINDING, Panel, names_in_groups, rounded
 from ptq_dynamics.figures.places import RIGHT
-from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups, rounded
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.train.trajectory import Trajectory

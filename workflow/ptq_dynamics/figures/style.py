@@ -8,7 +8,7 @@ from math import log10
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
 
-from ptq_dynamics.figures.settings import UNDER, UNITS
+from ptq_dynamics.figures.labels import UNDER, UNITS
 
 TEXT, HALF = 5.5, 2.75  # widths of figures in inches: a text column, and half of it
 SMALLEST = 6.0  # the smallest font size in points

@@ -5,12 +5,12 @@ from functools import cache
 from itertools import chain, product
 from typing import Any, get_args
 
-from ptq_dynamics.claims import settings as said
+from ptq_dynamics.claims import definitions as said
 from ptq_dynamics.claims.beyond import EVERY
-from ptq_dynamics.claims.settings import Claim, TableQuery, TableRow
+from ptq_dynamics.claims.definitions import Claim, TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import Shown
+from ptq_dynamics.figures.labels import Shown
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired
 from ptq_dynamics.measure.settings import in_order

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from ptq_dynamics.config import Branch, Figure, Run, Whole
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import RATE, Shown, ShownRun, short
+from ptq_dynamics.figures.labels import RATE, Shown, ShownRun, short
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS, Evaluated
 from ptq_dynamics.measure.settings import CollectSettings, Query, Series, in_order

@@ -11,7 +11,7 @@ from typing import Any
 
 from ptq_dynamics.config import Figure, PublicRun
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import UNITS, rounded, short
+from ptq_dynamics.figures.labels import UNITS, rounded, short
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.paper.typeset import PaperSettings, sources
 from ptq_dynamics.train.optimizers import Optimizer

@@ -15,11 +15,11 @@ from typing import Any
 from ptq_dynamics.base.content import canonical, sha256
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import CLAIMS, FOREST
+from ptq_dynamics.claims.definitions import CLAIMS, FOREST
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.paths import RECORD, beside
-from ptq_dynamics.figures.settings import FINDING, ORIGIN, rounded
+from ptq_dynamics.figures.labels import FINDING, ORIGIN, rounded
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAPER, DATA = "paper.pdf", "data.json"

@@ -15,7 +15,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
 from ptq_dynamics.engine.paths import RECORD, Paths, beside, files
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.figures.settings import ORIGIN
+from ptq_dynamics.figures.labels import ORIGIN
 
 TOP = ("results", "figures", "paper")
 REFERENCE = "reference"  # the folder of releases below results and figures

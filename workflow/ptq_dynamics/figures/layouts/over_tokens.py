@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.labels import METHODS
 from ptq_dynamics.figures.layout import Layout, Reads, Some
-from ptq_dynamics.figures.settings import METHODS
 from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ptq_dynamics.curvature.settings import SCORES
+from ptq_dynamics.figures.labels import Panel
 from ptq_dynamics.figures.layout import Layout, Reads
-from ptq_dynamics.figures.settings import Panel
 from ptq_dynamics.measure.names import SEED, TRAJECTORY
 
 ARROW = "-|>,head_length=0.8,head_width=0.35"

@@ -5,8 +5,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.labels import QUANTIZED, Panel
 from ptq_dynamics.figures.layout import Layout, Some
-from ptq_dynamics.figures.settings import QUANTIZED, Panel
 from ptq_dynamics.measure import names
 
 # A stage is one unit wide for each `POINTS` points, at least 1 and at most `WIDEST`.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from ptq_dynamics.base.fields import Once, Strict
-from ptq_dynamics.figures.settings import Shown, ShownRun
+from ptq_dynamics.figures.labels import Shown, ShownRun
 from ptq_dynamics.measure.settings import Series
 
 CLAIMS = "claims.json"

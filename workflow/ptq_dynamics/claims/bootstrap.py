@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.figures.settings import ShownRun
+from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import CHECKPOINT, FULL_PRECISION, INCREASE, LOSS, MEAN, Paired
 from ptq_dynamics.measure.settings import Series
