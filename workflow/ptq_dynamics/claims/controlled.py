@@ -148,8 +148,9 @@ def cosine(data: "Samples") -> Iterator[Row]:
     """Under cosine schedules the peak rate matters more than the horizon."""
     rates = ("6e-4", "3e-3")
     errors = {(h, rate): data.end(f"cosine-{h}-{rate}", Q4) for h in HORIZONS for rate in rates}
-    by_rate = sum(errors[h, "6e-4"] for h in HORIZONS) / sum(errors[h, "3e-3"] for h in HORIZONS)
-    last, first = (sum(errors[h, rate] for rate in rates) for h in ("190", "020"))
+    low, high = (np.sum([errors[h, rate] for h in HORIZONS], axis=0) for rate in rates)
+    by_rate = low / high
+    last, first = (np.sum([errors[h, rate] for rate in rates], axis=0) for h in ("190", "020"))
     horizon = np.maximum(last / first, first / last)
     yield Row("4-bit error: effect of the peak rate / effect of the horizon", by_rate / horizon)
     both = ("cosine-190-6e-4", "cosine-190-3e-3")

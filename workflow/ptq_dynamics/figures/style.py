@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log10
+from typing import Literal, TypedDict
 
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
@@ -23,6 +24,25 @@ class Line:
     dash: str
     marker: str
     area: float = END
+
+
+class Look(TypedDict, total=False):
+    """Properties of lines as matplotlib names them, sizes in points."""
+
+    color: str
+    linestyle: str
+    linewidth: float
+    elinewidth: float
+    marker: str
+    markersize: float
+    markerfacecolor: str
+    markeredgecolor: str
+    markeredgewidth: float
+    markevery: tuple[float, float]
+    fillstyle: Literal["none"]
+    alpha: float
+    label: str
+    zorder: float
 
 
 # Neighbours differ in hue, lightness, dash and marker. Colours are by Tol, and by Okabe and Ito.
@@ -151,7 +171,7 @@ def _variant(line: Line, number: int) -> Line:
     """Return a lighter style with another dash and marker, for the curve `number` of a role."""
     if number == 0:
         return line
-    place = next((n for n, each in enumerate(LINES) if each.color == line.color), 0)
+    place = next((n for n, other in enumerate(LINES) if other.color == line.color), 0)
     other = LINES[(place + number) % len(LINES)]
     red, green, blue = (1 - (1 - part) * 0.6**number for part in to_rgb(line.color))
     return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)
