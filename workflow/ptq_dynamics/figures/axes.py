@@ -1,6 +1,6 @@
 """The drawing of one panel: curves, ends of runs, error bars, limits and ticks."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from typing import Unpack
 
 import numpy as np
@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from ptq_dynamics.figures.labels import Panel
 from ptq_dynamics.figures.places import RIGHT
-from ptq_dynamics.figures.style import END, Line, Look
+from ptq_dynamics.figures.style import END, Line, Look, Styles
 
 FAINT = 0.4  # opacity of what is neither an end nor a level
 # The height of a spike over the highest median of neighbours, and the number of neighbours.
@@ -22,7 +22,7 @@ def draw_panel(
     ax: Axes,
     panel: Panel,
     table: pd.DataFrame,
-    styles: Mapping[str, Line],
+    styles: Styles,
     last: bool,
     goes_on: Set[str],
 ) -> None:

@@ -18,7 +18,7 @@ from matplotlib.typing import HashableList
 from ptq_dynamics.figures.axes import draw_panel
 from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.labels import FINDING, Panel, names_in_groups, rounded
-from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
+from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, in_order, lines
 from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.train.trajectory import Trajectory
 
@@ -40,7 +40,7 @@ class Picture(NamedTuple):
     facts: dict[str, object]
 
 
-Draw = Callable[[Axes, Panel, pd.DataFrame, Mapping[str, Line]], None]  # draws a panel
+Draw = Callable[[Axes, Panel, pd.DataFrame, Styles], None]  # draws a panel
 
 
 class Sheet:

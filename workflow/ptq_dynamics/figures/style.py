@@ -1,7 +1,7 @@
 """The style of all figures, readable in greyscale and with colour-blindness."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log10
 from typing import Literal, TypedDict
@@ -24,6 +24,9 @@ class Line:
     dash: str
     marker: str
     area: float = END
+
+
+Styles = Mapping[str, Line]  # by label
 
 
 class Look(TypedDict, total=False):

@@ -1,6 +1,5 @@
 """Metrics of quantized weights against curvature, with their rank correlation."""
 
-from collections.abc import Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.curves import Curves
     from ptq_dynamics.figures.labels import Panel
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Line, Look
+    from ptq_dynamics.figures.style import Look, Styles
 
 LEAST = 5  # points for a correlation
 RESAMPLED = 1000  # times, for an interval
@@ -118,9 +117,7 @@ def interval(table: "pd.DataFrame") -> tuple[float, float, float]:
     return float(table.x.corr(table.y, "spearman")), float(low), float(high)
 
 
-def _draw_panel(
-    ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: Mapping[str, "Line"]
-) -> None:
+def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styles") -> None:
     from ptq_dynamics.figures.axes import error_bars, plain_log_ticks
 
     for (label, _, _), part in table.groupby(["curve", "segment", "seeds"], sort=False):

@@ -1,6 +1,5 @@
 """Errors of runs against the errors that laws predict for them from other runs."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.figures.layout import Layout, Some
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
     from ptq_dynamics.figures.labels import Panel
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Line
+    from ptq_dynamics.figures.style import Styles
 
 
 class Laws(Layout):
@@ -48,9 +47,7 @@ class Laws(Layout):
         return sheet.publish(columns=len(law.LAWS), draw=_draw_panel)
 
 
-def _draw_panel(
-    ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: Mapping[str, "Line"]
-) -> None:
+def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styles") -> None:
     from ptq_dynamics.figures.axes import plain_log_ticks
 
     for curve, part in table.groupby("curve", sort=False):

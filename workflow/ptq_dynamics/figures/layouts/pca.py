@@ -1,6 +1,5 @@
 """Checkpoints of trajectories in their first two principal components."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Line, Look
+    from ptq_dynamics.figures.style import Look, Styles
 
 ARROW = "-|>,head_length=0.8,head_width=0.35"
 
@@ -52,9 +51,7 @@ class Pca(Layout):
         return sheet.publish(draw=_draw_panel)
 
 
-def _draw_panel(
-    ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: Mapping[str, "Line"]
-) -> None:
+def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
     from ptq_dynamics.figures.axes import mark_end
 
     for _, part in table.groupby(["curve", "segment"], sort=False):

@@ -1,6 +1,5 @@
 """Metrics along the training stages of one model, each in its part of the horizontal axis."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from ptq_dynamics.figures.curves import Curves
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Line, Look
+    from ptq_dynamics.figures.style import Look, Styles
 
 # A stage is one unit wide for each `POINTS` points, at least 1 and at most `WIDEST`.
 POINTS, WIDEST = 4, 3.0
@@ -98,9 +97,7 @@ def _by_chance(
     return points.assign(axis="level", metric="chance", y=chance, low=np.nan, high=np.nan)
 
 
-def _draw_panel(
-    ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: Mapping[str, "Line"]
-) -> None:
+def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
     from ptq_dynamics.figures.axes import error_bars
 
     points, level = table[table.axis == "left"], table[table.axis == "level"]
