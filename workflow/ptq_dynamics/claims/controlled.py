@@ -163,8 +163,8 @@ def cosine(data: "Samples") -> Iterator[Row]:
 
 def weight_decay(data: "Samples") -> Iterator[Row]:
     """A larger weight decay quantizes better at equal loss."""
-    found = {name: data.number("weight_decay", name) for name in DECAYS if data.has(name, Q4)}
-    yield from at_equal_loss(data, found, "weight decay")
+    decays = {name: data.number("weight_decay", name) for name in DECAYS if data.has(name, Q4)}
+    yield from at_equal_loss(data, decays, "weight decay")
     both = ("decay-lambda-0.01", "decay-lambda-0.001")
     more, less = (f"{data.number('weight_decay', name):g}" for name in both)
     yield loss_gap(data, f"λ {more}", both[0], less, both[1])

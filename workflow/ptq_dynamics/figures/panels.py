@@ -69,13 +69,13 @@ class Sheet:
         curves: Sequence[str] = (),
         columns: int | None = None,
         *,
-        said: Sequence[str] = (),
+        notes: Sequence[str] = (),
         draw: Draw | None = None,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, with one legend below. It has the
         `curves`, by default those of the data, and `more`. `draw` replaces the function that draws
-        a panel. Facts: the number of points, and sentences below the caption, at last `said`."""
+        a panel. Facts: the number of points, and sentences below the caption, at last `notes`."""
         table, panels = columned(pd.concat(self._parts)), self.panels
         if self.settings.grouped:
             curves = names_in_groups(self.data.labels)
@@ -99,7 +99,7 @@ class Sheet:
         if any(panel.right for panel in panels) and (table.axis == "right").any():
             line = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
             more = {**more, "learning rate (right axis)": line}
-        return self.picture(figure, axes, table, curves=curves, more=more, said=said)
+        return self.picture(figure, axes, table, curves=curves, more=more, notes=notes)
 
     def picture(
         self,
@@ -109,7 +109,7 @@ class Sheet:
         *,
         curves: Sequence[str] = (),
         more: Mapping[str, Artist] = {},
-        said: Sequence[str] = (),
+        notes: Sequence[str] = (),
     ) -> Picture:
         """Add one legend below the panels, unless there is only one curve, and the scale at the top
         right. The legend has each label once, in the order of the curves, then `more`."""
@@ -127,7 +127,7 @@ class Sheet:
             for drawn in filter(None, legend.legend_handles):
                 drawn.set_alpha(1)
         figure.suptitle(self._made_at(), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
-        finding = " ".join([*self._notes(), *said])
+        finding = " ".join([*self._notes(), *notes])
         return Picture(figure, table, {"points": len(table), FINDING: finding})
 
     def _made_at(self) -> str:

@@ -122,26 +122,26 @@ def lines(labels: Sequence[str], rates: tuple[float, float] | None = None) -> di
     has its place between the lowest and the highest of all `rates`."""
     lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label)) and at[1] in labels}
     own = [label for label in labels if label not in lower]
-    found = _ranked([label for label in own if whose(label) == label], rates)
-    roles = {n: re.split(r"[\s,]", n)[0] for n in own if n not in found and whose(n) == n}
+    styles = _ranked([label for label in own if whose(label) == label], rates)
+    roles = {n: re.split(r"[\s,]", n)[0] for n in own if n not in styles and whose(n) == n}
     used = {ROLES[role].color for role in roles.values() if role in ROLES}
     free = [line for line in (*OTHERS, *LINES) if line.color not in used]
     seen = list[str]()
     for label, role in roles.items():
-        found[label] = _variant(ROLES[role], seen.count(role)) if role in ROLES else free.pop(0)
+        styles[label] = _variant(ROLES[role], seen.count(role)) if role in ROLES else free.pop(0)
         seen.append(role)
     for label in own:
-        if label not in found:
+        if label not in styles:
             marker, area = next(OF[start] for start in OF if label.startswith(start))
-            found[label] = replace(found.get(whose(label), LINES[0]), marker=marker, area=area)
+            styles[label] = replace(styles.get(whose(label), LINES[0]), marker=marker, area=area)
     for number, (label, of) in enumerate(lower.items()):
-        found[label] = _variant(found[of], [*lower.values()][: number + 1].count(of))
-    return found
+        styles[label] = _variant(styles[of], [*lower.values()][: number + 1].count(of))
+    return styles
 
 
 def _ranked(labels: Sequence[str], rates: tuple[float, float] | None) -> dict[str, Line]:
     """Return styles of values of a quantity, or of the sizes of one family of models."""
-    found, by_quantity = dict[str, Line](), dict[str, dict[str, float]]()
+    styles, by_quantity = dict[str, Line](), dict[str, dict[str, float]]()
     for label in labels:
         if value := _value(label):
             by_quantity.setdefault(value[0], {})[label] = value[1]
@@ -162,8 +162,8 @@ def _ranked(labels: Sequence[str], rates: tuple[float, float] | None) -> dict[st
         for number, label in zip(places, ordered, strict=True):
             color = to_hex(colormaps[name](share * number / last))
             dash, marker = DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)]
-            found[label] = Line(color, dash, marker)
-    return found
+            styles[label] = Line(color, dash, marker)
+    return styles
 
 
 def _steps(lowest: float, rate: float) -> int:

@@ -64,13 +64,13 @@ def run(context: Context[PaperSettings]) -> Mapping[str, object]:
         (folder / place).parent.mkdir(exist_ok=True)
         shutil.copyfile(path, folder / place)
     made = recorded(inputs.values())
-    newest = max(each["done"] for each in made["records"].values())
+    newest = max(entry["done"] for entry in made["records"].values())
     content = {
         **told,
         **made,
         "measured": {"values": inputs["measurements"].facts["rows"]},
         "findings": {name: inputs[f"figure {name}"].facts.get(FINDING) for name in drawn},
-        "inputs": {key: str(each.path) for key, each in inputs.items()},
+        "inputs": {key: str(result.path) for key, result in inputs.items()},
         "newest": newest,
         "identity": context.identity,
         "origin": ORIGIN.format(scale=told["scale"]["description"], identity=context.identity),
@@ -86,7 +86,7 @@ def run(context: Context[PaperSettings]) -> Mapping[str, object]:
 def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:  # for paper.typ
     """Return records of inputs and their lineage by path of the manifest, the number of unknown
     ones, and versions of libraries. Raises `Problem` if an input's record is missing."""
-    first = {str(each.path): each.digest() for each in inputs}
+    first = {str(result.path): result.digest() for result in inputs}
     records, unknown, waiting = dict[str, record.Record](), set[str](), dict(first)
     while waiting:
         path, digest = waiting.popitem()
@@ -99,14 +99,14 @@ def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:  # for pape
             waiting |= records[path].inputs
         else:
             unknown.add(path)
-    pairs = {pair for each in records.values() for pair in each.packages.items()}
+    pairs = {pair for entry in records.values() for pair in entry.packages.items()}
     names = sorted({name for name, version in pairs if version}, key=str.casefold)
     packages = {name: sorted(v for other, v in pairs if v and other == name) for name in names}
-    pythons = sorted({each.machine.python for each in records.values()})
+    pythons = sorted({entry.machine.python for entry in records.values()})
     return {
         "records": {path: _plain(records[path]) for path in sorted(records)},
         "unknown": len(unknown),
-        "trained": rounded(sum(each.facts.get(record.TRAINED, 0) for each in records.values())),
+        "trained": rounded(sum(made.facts.get(record.TRAINED, 0) for made in records.values())),
         "packages": packages,
         "environment": hashlib.sha256(canonical([packages, pythons]).encode()).hexdigest(),
     }

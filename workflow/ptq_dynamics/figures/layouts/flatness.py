@@ -67,7 +67,7 @@ class Flatness(Layout):
             sheet.add(panel, table)
         without = ", ".join(curve for curve in data.labels if curve not in shown)
         notes = [f"No point, as measured losses do not pass the equal loss: {without}."]
-        return sheet.publish(columns=len(columns), said=notes if without else [], draw=_draw_panel)
+        return sheet.publish(columns=len(columns), notes=notes if without else [], draw=_draw_panel)
 
 
 def _against(data: "Curves", other: str, metric: str, quantizer: str) -> "pd.DataFrame":

@@ -43,7 +43,7 @@ class Onset(Layout):
                     f"{CALLED[other]} (r² {shares[better]:.2f} against {shares[other]:.2f})"
                 )
         notes = [f"On a straight line, {'; '.join(shares_of)}."] if shares_of else []
-        return sheet.publish(columns=1 + len(AXES), said=notes)
+        return sheet.publish(columns=1 + len(AXES), notes=notes)
 
 
 def described(loss: np.ndarray, rate: np.ndarray, error: np.ndarray) -> dict[str, float] | None:

@@ -72,7 +72,7 @@ class OverTokens(Layout):
                 own = {**form, "faint": faint}
                 sheet.add(data.over_tokens(metric, quantizer, **own), *parts)
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
-        return sheet.publish(labels, said=notes)
+        return sheet.publish(labels, notes=notes)
 
 
 def _all_losses(data: "Curves") -> tuple[dict[str, float], list["pd.DataFrame"]]:
