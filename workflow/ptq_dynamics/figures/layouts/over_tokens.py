@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.labels import METHODS, Form
 from ptq_dynamics.figures.layout import Layout, Reads, Some
@@ -9,7 +11,6 @@ from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from ptq_dynamics.figures.curves import Curves
