@@ -10,8 +10,8 @@ from drawing import Inputs
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.claims.controlled import RAINBOW
+from ptq_dynamics.claims.definitions import CLAIMS
 from ptq_dynamics.claims.formats import Number, Table, as_csv, as_latex, as_markdown
-from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.config import load
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.plan import Plan

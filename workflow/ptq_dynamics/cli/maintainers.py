@@ -12,9 +12,9 @@ from rich.table import Table
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.definitions import CLAIMS, FOREST
 from ptq_dynamics.claims.forest import forest, write
 from ptq_dynamics.claims.formats import as_markdown
-from ptq_dynamics.claims.settings import CLAIMS, FOREST
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.sweep import sweep as sweep
 from ptq_dynamics.engine import specification

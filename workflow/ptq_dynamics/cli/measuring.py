@@ -22,7 +22,7 @@ from ptq_dynamics.corpus.sources.own import Texts
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import FINDING, METHODS, PICTURES
+from ptq_dynamics.figures.labels import FINDING, METHODS, PICTURES
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.measure.names import ACCURACY, FULL_PRECISION, MEASUREMENTS

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import TableQuery
+from ptq_dynamics.claims.definitions import TableQuery
 from ptq_dynamics.config import counts
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families

@@ -10,7 +10,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.runs import Runs
-from ptq_dynamics.figures.settings import short
+from ptq_dynamics.figures.labels import short
 
 VALUE = re.compile(r"\{\s*([^\s{}]+)\s+of\s+([^\s{}]+)\s*\}")
 RATES = ("peak_lr", "weight_decay")  # written as 3e-3

@@ -4,15 +4,18 @@ drawing inside functions, because planning imports all layouts."""
 from abc import abstractmethod
 from fractions import Fraction
 from itertools import chain
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Name, Once, Strict
 from ptq_dynamics.figures.columns import OrColumn, columns
-from ptq_dynamics.figures.settings import names_in_groups
+from ptq_dynamics.figures.labels import names_in_groups
 from ptq_dynamics.measure.names import LOSS, QUANTIZED, Evaluated, Metric
 from ptq_dynamics.measure.series import Query
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 MOST_CURVES = 8  # the number of line styles
 BEFORE = "FP loss (nats/token)"  # label of the horizontal axis
@@ -88,5 +91,5 @@ class Layout(Strict):
         return Reads()
 
     @abstractmethod
-    def draw(self, sheet: Any) -> Any:
-        """Draw the figure on a `panels.Sheet`, and return a `panels.Picture`."""
+    def draw(self, sheet: "Sheet") -> "Picture":
+        """Draw the figure on a sheet."""

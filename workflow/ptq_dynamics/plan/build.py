@@ -14,7 +14,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine import checkout, lease, machine, manifest, run, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST, RECORD
-from ptq_dynamics.figures.settings import FINDING, TABLE
+from ptq_dynamics.figures.labels import FINDING, TABLE
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.site import Site
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from ptq_dynamics.claims.beyond import EVERY
-from ptq_dynamics.claims.settings import Claim, ClaimsSettings, Drawn, Told
+from ptq_dynamics.claims.definitions import Claim, ClaimsSettings, Drawn, Told
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.figure import FigureSettings

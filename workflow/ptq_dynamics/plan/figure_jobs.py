@@ -10,7 +10,7 @@ from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.columns import columns, owners
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import LABELLED, RATE, Shown, ShownRun, short
+from ptq_dynamics.figures.labels import LABELLED, RATE, Shown, ShownRun, short
 from ptq_dynamics.measure.metrics import ModelMetric
 from ptq_dynamics.measure.names import FULL_PRECISION, TASK_METRICS, Evaluated
 from ptq_dynamics.measure.series import CollectSettings, Query, Series, in_order

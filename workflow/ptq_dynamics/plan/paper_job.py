@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from ptq_dynamics.config import Figure, load
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import rounded, short
+from ptq_dynamics.figures.labels import rounded, short
 from ptq_dynamics.paper.typeset import PaperSettings, sources
 from ptq_dynamics.plan.checks import checked
 from ptq_dynamics.plan.regimes import COLUMNS, beside

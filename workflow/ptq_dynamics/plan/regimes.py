@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass, fields
 from operator import itemgetter
 from typing import TypedDict
 
-from ptq_dynamics.figures.settings import UNITS, rounded
+from ptq_dynamics.figures.labels import UNITS, rounded
 from ptq_dynamics.plan.planned import PlannedTrajectory
 from ptq_dynamics.plan.releases import PlannedRelease, PublicRun
 from ptq_dynamics.plan.trajectories import Trajectories

@@ -5,10 +5,10 @@ from functools import cache
 from itertools import chain
 from typing import get_args
 
-from ptq_dynamics.claims.settings import Filled, TableQuery, TableRow, TablesSettings
+from ptq_dynamics.claims.definitions import Filled, TableQuery, TableRow, TablesSettings
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import Shown
+from ptq_dynamics.figures.labels import Shown
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired
 from ptq_dynamics.measure.series import in_order
 from ptq_dynamics.plan.claim_jobs import ClaimJobs

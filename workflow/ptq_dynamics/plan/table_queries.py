@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
-from ptq_dynamics.claims.settings import TableQuery
+from ptq_dynamics.claims.definitions import TableQuery
 from ptq_dynamics.config import Figure
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
 from ptq_dynamics.plan.planned_branches import PlannedBranch

@@ -14,7 +14,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
 from ptq_dynamics.engine.paths import RECORD, TOP, Paths, Spec, beside, files
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.figures.settings import ORIGIN
+from ptq_dynamics.figures.labels import ORIGIN
 
 REFERENCE = "reference"  # the folder of releases below results and figures
 RELEASE = "release.tar.xz"

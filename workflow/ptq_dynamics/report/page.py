@@ -8,13 +8,13 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
+from ptq_dynamics.claims.definitions import FOREST
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
-from ptq_dynamics.claims.settings import FOREST
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, beside
+from ptq_dynamics.figures.labels import SPANS, TABLE
 from ptq_dynamics.figures.places import place
-from ptq_dynamics.figures.settings import SPANS, TABLE
 from ptq_dynamics.plan.page_job import PageSettings
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import Archive, Result, at

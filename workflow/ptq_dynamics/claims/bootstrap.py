@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, product
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.figures.settings import ShownRun
+from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import CHECKPOINT, FULL_PRECISION, INCREASE, LOSS, MEAN, Paired
 from ptq_dynamics.measure.series import Series
@@ -74,12 +74,12 @@ class Bootstrap:
         self._curves = dict[tuple[str, str, str, int], Curve]()
         self._off = dict[tuple[str, str], dict[str, list[float]]]()
 
-    def rates(self, name: str, seed: int) -> dict[str, Any]:
+    def rates(self, name: str, seed: int) -> tuple[np.ndarray, float]:
         """Return the learning rates of the measured checkpoints of a run, and the peak rate."""
         rows = self._rows(self.series[name, FULL_PRECISION, seed])
         rows = rows[rows.metric == LOSS].sort_values(["step", "tokens"])
         facts = self.inputs[self.runs[name, seed].label][0].facts
-        return {"lr": rows.lr.to_numpy(float), "peak": facts["schedule"]["peak"]}
+        return rows.lr.to_numpy(float), facts["schedule"]["peak"]
 
     def sets(self, quantizer: str) -> Sequence[str]:
         """Return the names of a quantizer in series, one for each calibration set."""
@@ -100,13 +100,13 @@ class Bootstrap:
             return Curve([*map(str, rows.step)], steps, tokens, values)
         # Public checkpoints have no seed.
         keys = product([name], self.sets(quantizer), (seed, None))
-        every = [self.series[key] for key in keys if key in self.series]
-        curves = [self._of_series(series, metric) for series in every]
+        measured = [self.series[key] for key in keys if key in self.series]
+        curves = [self._of_series(series, metric) for series in measured]
         if not curves or not len(curves[0].ids):
             under = "" if quantizer == FULL_PRECISION else f" under {quantizer}"
             raise NotMeasured(f"{metric} of {name}{under} is not measured at seed {seed}")
         shares = weights(f"draws of {quantizer}", len(curves))
-        values = sum(each.values * share for each, share in zip(curves, shares, strict=True))
+        values = sum(curve.values * share for curve, share in zip(curves, shares, strict=True))
         return curves[0]._replace(values=values)
 
     def checkpoint(
@@ -118,10 +118,10 @@ class Bootstrap:
         if metric not in get_args(Paired) or quantizer == FULL_PRECISION:
             return curve.values[place]
         # The loss changes along a run by more than rounding noise, unlike its increase.
-        every = self._residuals(INCREASE if metric == LOSS else metric, quantizer)
-        own = every.get(owner, [])
-        residuals = own if len(own) >= LEAST else [*chain(*every.values())]
-        many = len({seed for each, _, seed in self.series if each == name}) > 1
+        by_trunk = self._residuals(INCREASE if metric == LOSS else metric, quantizer)
+        own = by_trunk.get(owner, [])
+        residuals = own if len(own) >= LEAST else [*chain(*by_trunk.values())]
+        many = len({seed for other, _, seed in self.series if other == name}) > 1
         noise = np.full(REPLICATES, 0.0 if many else np.nan)  # seeds differ by rounding, too
         if residuals:
             key = f"{name} {metric} {quantizer} {seed} {curve.ids[place]}"
@@ -132,12 +132,12 @@ class Bootstrap:
     def _residuals(self, metric: str, quantizer: str) -> dict[str, list[float]]:
         """Return deviations of checkpoints from the mean of their neighbours, by trunk."""
         if (key := (metric, quantizer)) not in self._off:
-            found = self._off[key] = defaultdict[str, list[float]](list)
+            residuals = self._off[key] = defaultdict[str, list[float]](list)
             for name, draw, seed in self.series:
                 if draw == self.sets(quantizer)[0]:
                     values = self.of(name, metric, quantizer, seed or 0).values[:, 0]
                     off = (values[1:-1] - (values[:-2] + values[2:]) / 2) / 1.5**0.5
-                    found[self.trunks.get(name) or name] += off.tolist()
+                    residuals[self.trunks.get(name) or name] += off.tolist()
         return self._off[key]
 
     def _of_series(self, series: Series, metric: str) -> Curve:
@@ -161,22 +161,26 @@ class Bootstrap:
         rows, losses = self.blocks(series)
         return rows, losses @ weights(f"blocks {losses.shape[1]}", losses.shape[1])
 
-    def scores(self, name: str, metric: str, quantizer: str, seed: int) -> list[Any]:
-        """Return a metric of every task and of their mean at a trajectory's last checkpoint."""
+    def scores(
+        self, name: str, metric: str, quantizer: str, seed: int
+    ) -> dict[str, tuple[float, float]]:
+        """Return a metric and its error by task, and of their mean, at the last checkpoint."""
         if (series := self.series.get((name, quantizer, seed))) is None:
-            return []
+            return {}
         rows = self._rows(series)
         rows = rows[rows.metric == metric].sort_values(["step", "tokens"], kind="stable")
-        return [row for row in rows.itertuples() if row.id == rows.id.iloc[-1]]
+        last = rows[rows.id == rows.id.iloc[-1]] if len(rows) else rows
+        values = zip(last.value, last.stderr, strict=True)
+        return dict(zip(last.task, values, strict=True))
 
     def _rows(self, series: Series) -> pd.DataFrame:
         return measurements.join([series], self.inputs).rename(columns={CHECKPOINT: "id"})
 
     def blocks(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
         """Return id, step and tokens of checkpoints, and losses, float64 [checkpoints, blocks]."""
-        found = measurements.block_losses(series, self.inputs)
+        by_id = measurements.block_losses(series, self.inputs)
         manifests = measurements.manifests_of(series, self.inputs)
-        every = Trajectory(manifests).checkpoints if found else []
-        rows = pd.DataFrame(every, columns=["id", "step", "tokens"])
-        losses = [found[name] for name in rows.id] or [np.empty(1)]
+        checkpoints = Trajectory(manifests).checkpoints if by_id else []
+        rows = pd.DataFrame(checkpoints, columns=["id", "step", "tokens"])
+        losses = [by_id[name] for name in rows.id] or [np.empty(1)]
         return rows, np.stack(losses).astype(np.float64)[: len(rows)]

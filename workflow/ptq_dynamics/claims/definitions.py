@@ -1,12 +1,15 @@
-"""Types of claims and of config/tables.yaml, and the settings of their jobs."""
+"""Claims, their outcomes as claims.json has them, tables, and the settings of their jobs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NotRequired, TypedDict
 
 from ptq_dynamics.base.fields import Once, Strict
-from ptq_dynamics.figures.settings import Shown, ShownRun
+from ptq_dynamics.figures.labels import Shown, ShownRun
 from ptq_dynamics.measure.series import Series
+
+if TYPE_CHECKING:
+    from ptq_dynamics.claims.samples import Sample, Samples
 
 CLAIMS = "claims.json"
 FOREST = "claims"  # name of the plot of all claims, without suffix
@@ -18,7 +21,7 @@ class Row(NamedTuple):
     there is one, and its unit. A ratio has no unit."""
 
     says: str
-    sample: Any
+    sample: "Sample"
     published: float | None = None
     unit: str = ""
 
@@ -29,7 +32,7 @@ class Claim:
     of `read` is a ratio and decides: the paper claims that it is `above` or `below` 1, or `alike`,
     within the factor `margin` of 1. `in_small` says why miniatures cannot test the claim."""
 
-    read: Callable[[Any], Iterator[Row]]
+    read: Callable[["Samples"], Iterator[Row]]
     direction: Literal["above", "below", "alike"]
     figures: tuple[str, ...]
     number: int | None = None
@@ -45,6 +48,37 @@ class Claim:
     def says(self) -> str:
         """The statement of the paper."""
         return (self.read.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+class Measured(TypedDict):
+    """A row in claims.json, with an interval if its error is known; `why` says what is unknown.
+    `smallest` is the smallest effect that its claim's test sees."""
+
+    says: str
+    unit: str
+    published: float | None
+    value: NotRequired[float]
+    low: NotRequired[float]
+    high: NotRequired[float]
+    covers: NotRequired[bool]  # whether the interval covers the published value
+    smallest: NotRequired[float]
+    why: NotRequired[str]
+
+
+class Judged(TypedDict):
+    """A claim in claims.json."""
+
+    name: str
+    number: int | None
+    says: str
+    figures: list[str]
+    about: list[str]  # the public models that miniatures replace
+    rows: list[Measured]
+    expected: str
+    margin: float
+    seeds: list[int]
+    outcome: NotRequired[str]
+    why: NotRequired[str]
 
 
 class Told(Strict):

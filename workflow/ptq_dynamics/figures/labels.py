@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from ptq_dynamics.curvature.probes.sharpness import Sharpness
 from ptq_dynamics.curvature.probes.spectrum import Spectrum
@@ -92,9 +92,26 @@ class Panel:
     widths: Mapping[str, float] = field(default_factory=dict)  # line widths of curves in points
 
 
-# Title with {q} for the quantizer, label of the vertical axis, and fields of a metric's panel.
-Words = tuple[str, str, Mapping[str, Any]]
-SPIKY = {"thin": True, "spikes": True}
+class Form(TypedDict, total=False):
+    """Fields of a `Panel` that a metric or a layout chooses."""
+
+    right: str | None
+    tokens_x: bool
+    log_x: bool
+    log_y: bool
+    thin: bool
+    faint: bool
+    spikes: bool
+    crop: bool
+    diagonal: bool
+    alike: str
+    zoom: float | None
+    widths: Mapping[str, float]
+
+
+# Title with {q} for the quantizer, label of the vertical axis, and the form of a metric's panel.
+Words = tuple[str, str, Form]
+SPIKY: Form = {"thin": True, "spikes": True}
 FULL_PRECISION: dict[str, Words] = {
     names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
     **{each.name: (each.title, each.label, {}) for each in Sharpness.columns},
@@ -120,8 +137,8 @@ METHODS = {"gptqmodel": "GPTQ", "autogptq": "GPTQ", "int8": "LLM.int8", "rtn": "
 def call(quantizers: Iterable[Shown]) -> dict[str, str]:
     """Return the shortest distinct labels of quantizers: bits, bits and method, or names."""
     shown = list(quantizers)
-    bits = {each.name: f"{each.bits}-bit" for each in shown}
-    methods = {each.name: METHODS.get(each.method, each.method.upper()) for each in shown}
+    bits = {quantizer.name: f"{quantizer.bits}-bit" for quantizer in shown}
+    methods = {q.name: METHODS.get(q.method, q.method.upper()) for q in shown}
     both = {name: f"{bits[name]} {method}" for name, method in methods.items()}
-    named = {name: name for name in bits}
-    return next(each for each in (bits, both, named) if len({*each.values()}) == len(named))
+    full = {name: name for name in bits}
+    return next(labels for labels in (bits, both, full) if len({*labels.values()}) == len(full))
