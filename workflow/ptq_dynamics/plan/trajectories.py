@@ -28,6 +28,10 @@ class Trajectories(Mapping[str, PlannedTrajectory]):
             self._planned[name] = self._plan(name, self.entries[name])
         return self._planned[name]
 
+    def __contains__(self, name: object) -> bool:
+        # Does not plan the trajectory, whose sources may not exist.
+        return name in self.entries
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
 
