@@ -21,7 +21,6 @@ from support import ROOT, plan, python
 pytestmark = pytest.mark.slow
 
 FIGURE = "figures/smoke/fig04"
-RELEASED = "results/reference/workstation"
 CORPUS = "results/smoke/corpus/main/manifest.json"
 
 
@@ -168,7 +167,6 @@ def command(*words):
         (["--version"], "0."),
         (["trace", "nowhere"], "error: nowhere does not exist"),
         (["adopt", "nowhere"], "error: nowhere is not an archive"),
-        (["adopt", RELEASED, "--scale", "gpu"], f"error: {RELEASED} has no results/gpu; name a"),
         (["compare", "a", "b", "--scale", "c"], "error: a/results/c is missing; name"),
         (["dev", "accept", "docs", "--reason", " "], "error: --reason is empty"),
     ],

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sys
 from contextlib import contextmanager
-from fractions import Fraction
 from subprocess import run
 
 import pytest
@@ -70,15 +69,6 @@ def test_files_are_valid_by_their_schemas(name):
 # Shares
 
 
-@given(st.integers(1, 10**6), st.integers(1, 10**6))
-def test_a_share_is_the_exact_fraction(numerator, denominator):
-    if numerator > denominator:
-        with pytest.raises(ValidationError):
-            share.validate_python(f"{numerator}/{denominator}")
-        return
-    assert share.validate_python(f"{numerator}/{denominator}") == Fraction(numerator, denominator)
-
-
 @pytest.mark.parametrize("text", ["", "a", "1/0", "1/2/3", "0", "-1/2", "3/2", "1 / x", None, [1]])
 def test_what_is_no_share_is_refused(text):
     with pytest.raises(ValidationError):
@@ -103,7 +93,6 @@ def put(*path, value):
 
 
 TRUNK = ("runs", "constant-3e-3")
-BRANCH = ("runs", "rainbow-036")
 KUMAR = ("runs", "kumar-{size}-wsd-{at}")
 BAD = {
     # What a user meets most.

@@ -96,19 +96,6 @@ def test_dealing_gives_every_document_to_one_split(texts, wanted):
         assert not dealt[name] or held - len(dealt[name][-1]) < least, (name, "more than needed")
 
 
-@pytest.mark.parametrize(
-    ("docstring", "expected"),
-    [
-        ("One line.", "One line."),
-        ("\n    First.\n\n      More.\n    ", "First.\n\n  More."),
-        ("First.\n\n    Second.\n    \tTab.", "First.\n\nSecond.\n    Tab."),
-        ("", ""),
-    ],
-)
-def test_docstrings_lose_the_indentation_of_their_code(docstring, expected):
-    assert packages.dedent(docstring) == expected
-
-
 MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""\n'
 
 

@@ -46,13 +46,6 @@ def importing(tmp_path):
     return tmp_path
 
 
-def test_a_workflow_that_imports_this_one_plans_its_jobs(importing):
-    status, said = snakemake(importing, "-n", "--quiet", "rules")
-    assert status == 0, said[-2000:]
-    for rule in ("corpus", "train", "measure", "figure"):
-        assert f"dynamics_{rule} " in said
-
-
 def test_a_workflow_that_imports_this_one_brings_its_own_configuration(importing):
     shutil.copytree(ROOT / "config", importing / "config")
     runs = importing / "config/runs.yaml"

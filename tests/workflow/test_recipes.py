@@ -4,6 +4,7 @@ project, it is found, built at scale smoke, and asked for by the SLURM profile."
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -32,193 +33,52 @@ def short(**settings) -> dict:
     return {"schedule": "constant", "peak_lr": 0.01, "length": "20/190", **settings}
 
 
-RECIPES = [
-    Recipe(
-        "optimizer",
-        "train/optimizers/sgd.py",
-        '''"""SGD with momentum."""
+def another(place: str, field: str, name: str) -> str:
+    """A module with a component that does what one of the package does, under its own name."""
+    module, _, known = place.rpartition(".")
+    return f'''"""{known}, once more."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import Field
-
-from ptq_dynamics.train.optimizers import Optimizer
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-
-class Sgd(Optimizer):
-    """SGD."""
-
-    kind: Literal["sgd"]
-    momentum: Annotated[float, Field(ge=0, lt=1)]
-
-    def make(self, model: "nn.Module", budget: int) -> "torch.optim.Optimizer":
-        """Torch's."""
-        import torch
-
-        return torch.optim.SGD(self.groups(model), lr=0.0, momentum=self.momentum)
-''',
-        {
-            "runs.yaml": {
-                "runs.sgd": short(optimizer={"kind": "sgd", "momentum": 0.9, "weight_decay": 0.01})
-            }
-        },
-        figure("over_tokens", {"SGD": ["sgd"]}, ["gradient_norm", "weight_norm"]),
-        "train/sgd/seed-201",
-    ),
-    Recipe(
-        "schedule",
-        "train/schedules/linear.py",
-        '''"""A line from the peak rate to zero at the end of the run."""
-
-from collections.abc import Callable
 from typing import Literal
 
-from ptq_dynamics.base.fields import Share
-from ptq_dynamics.train.schedules import Schedule, Scheduled, Span
+from ptq_dynamics.{module} import {known}
 
 
-class Linear(Schedule):
-    """A line to zero at step `stop`."""
+class {name.title()}({known}):
+    """{known}."""
 
-    kind: Literal["linear"]
-    stop: int
-
-    def after_warmup(self, step: int) -> float:
-        """On the line."""
-        return self.peak * (self.stop - step) / (self.stop - self.warmup)
-
-    def decay(self, last: int) -> range:
-        """From the end of the warmup on."""
-        return range(self.warmup, last)
+    {field}: Literal["{name}"]
+'''
 
 
-class LinearRun(Scheduled):
-    """A line."""
+LINE = '''"""The peak rate, as if it were a line."""
 
-    kind: Literal["linear"]
+from typing import Literal
 
-    def over(self, run: Span, steps: Callable[[Share], int]) -> Linear:
+from ptq_dynamics.train.schedules import Scheduled
+from ptq_dynamics.train.schedules.constant import Constant
+
+
+class Line(Constant):
+    """The peak rate."""
+
+    kind: Literal["line"]
+
+
+class LineRun(Scheduled):
+    """Of a run."""
+
+    kind: Literal["line"]
+
+    def over(self, run, steps):
         """Of a run."""
-        return Linear(kind="linear", peak=run.peak, warmup=run.warmup, stop=run.last)
-''',
-        {"runs.yaml": {"runs.line": short(schedule="linear")}},
-        figure("over_tokens", {"Line": ["line"]}, ["gradient_norm", "weight_norm"]),
-        "train/line/seed-201",
-    ),
-    Recipe(
-        "architecture",
-        "train/architectures/granite.py",
-        '''"""Granite: Llama's, with multipliers that are one."""
-
-from typing import ClassVar, Literal
-
-from ptq_dynamics.train.architectures import LlamaLike
-
-
-class Granite(LlamaLike):
-    """Granite."""
-
-    own: ClassVar[str] = "GraniteConfig"
-    architecture: Literal["granite"]
-''',
-        {
-            "scales/smoke.yaml": {
-                "models.granite": {
-                    "architecture": "granite",
-                    "layers": 1,
-                    "width": 32,
-                    "heads": 2,
-                    "key_value_heads": 1,
-                    "feedforward": 64,
-                    "tied": True,
-                    "rotary_base": 10000,
-                    "context": 16,
-                }
-            },
-            "runs.yaml": {"runs.of-granite": short(model="granite")},
-        },
-        figure("over_tokens", {"Granite": ["of-granite"]}, METRICS, quantizers=["rtn-4bit"]),
-        "train/of-granite/seed-201",
-    ),
-    Recipe(
-        "quantizer",
-        "quantize/methods/truncation.py",
-        '''"""Truncation: as rounding, but towards zero, with one scale a row."""
-
-from pathlib import Path
-from typing import Literal
-
-from ptq_dynamics.quantize.methods import Calibration, InProcess, Quantized
-
-
-class Truncation(InProcess):
-    """Truncation."""
-
-    method: Literal["truncation"]
-    bits: Literal[3, 4]
-
-    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """One checkpoint."""
-        import torch
-
-        from ptq_dynamics import models
-        from ptq_dynamics.models.packed import Grid
-        from ptq_dynamics.quantize.storage import on_grids, original
-
-        grids = {}
-        for name, weight in original(folder, models.load(folder)).items():
-            scales = weight.abs().amax(dim=1, keepdim=True) / (2 ** (self.bits - 1) - 1)
-            grids[name] = Grid(self.bits, (weight / scales).trunc().to(torch.int8), scales)
-        return on_grids(grids)
-''',
-        {"quantizers.yaml": {"truncation-4bit": {"method": "truncation", "bits": 4}}},
-        figure("over_tokens", {"Branch": ["rainbow-002"]}, METRICS, quantizers=["truncation-4bit"]),
-        "measure/rainbow-002/seed-201/truncation-4bit/all",
-    ),
-    Recipe(
-        "layout",
-        "figures/layouts/plain.py",
-        '''"""Every metric over tokens, and nothing besides."""
-
-from typing import TYPE_CHECKING, Literal
-
-from ptq_dynamics.figures.layout import Evaluations, Layout
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
-
-
-class Plain(Layout):
-    """A panel for every metric."""
-
-    layout: Literal["plain"]
-    metrics: Evaluations
-
-    def draw(self, sheet: "Sheet") -> "Picture":
-        """Draw the figure."""
-        for metric, quantizer in sheet.data.wanted():
-            panel = sheet.data.over_tokens(metric, quantizer)
-            sheet.add(panel, sheet.data.points(metric, quantizer))
-        return sheet.publish()
-''',
-        {},
-        figure("plain", {"Branch": ["rainbow-002"]}, METRICS, quantizers=["rtn-4bit"]),
-        "new-layout",
-    ),
-    Recipe(
-        "average",
-        "train/averages/ends.py",
-        '''"""The mean of the first and the last measured checkpoint."""
+        return Line(kind="line", peak=run.peak, warmup=run.warmup)
+'''
+ENDS = '''"""The mean of the first and the last measured checkpoint."""
 
 from typing import Literal
 
 from ptq_dynamics.train.averages import OfOne
 from ptq_dynamics.train.settings import Mean, Member
-from ptq_dynamics.train.timeline import Timeline
 
 
 class Ends(OfOne):
@@ -226,12 +86,70 @@ class Ends(OfOne):
 
     ends: Literal["both"]
 
-    def means(self, timeline: Timeline) -> list[Mean]:
+    def means(self, timeline):
         """One."""
         first, *_, last = timeline.measured(self.trajectory)
         members = tuple(Member("trajectory", point.id, 1.0) for point in (first, last))
         return [Mean(last.id, last.step, members)]
-''',
+'''
+ALPACA = {"architecture": "alpaca", "layers": 1, "width": 32, "heads": 2, "key_value_heads": 1}
+ALPACA |= {"feedforward": 64, "tied": True, "rotary_base": 10000, "context": 16}
+NORMS = ["gradient_norm", "weight_norm"]
+BRANCH = {"Branch": ["rainbow-002"]}
+RECIPES = [
+    Recipe(
+        "optimizer",
+        "train/optimizers/tiger.py",
+        another("train.optimizers.lion.Lion", "kind", "tiger"),
+        {
+            "runs.yaml": {
+                "runs.tiger": short(
+                    optimizer={"kind": "tiger", "betas": [0.9, 0.99], "weight_decay": 0.01}
+                )
+            }
+        },
+        figure("over_tokens", {"Tiger": ["tiger"]}, NORMS),
+        "train/tiger/seed-201",
+    ),
+    Recipe(
+        "schedule",
+        "train/schedules/line.py",
+        LINE,
+        {"runs.yaml": {"runs.line": short(schedule="line")}},
+        figure("over_tokens", {"Line": ["line"]}, NORMS),
+        "train/line/seed-201",
+    ),
+    Recipe(
+        "architecture",
+        "train/architectures/alpaca.py",
+        another("train.architectures.llama.Llama", "architecture", "alpaca"),
+        {
+            "scales/smoke.yaml": {"models.alpaca": ALPACA},
+            "runs.yaml": {"runs.of-alpaca": short(model="alpaca")},
+        },
+        figure("over_tokens", {"Alpaca": ["of-alpaca"]}, METRICS, quantizers=["rtn-4bit"]),
+        "train/of-alpaca/seed-201",
+    ),
+    Recipe(
+        "quantizer",
+        "quantize/methods/nearest.py",
+        another("quantize.methods.rtn.Rtn", "method", "nearest"),
+        {"quantizers.yaml": {"nearest-4bit": {"method": "nearest", "bits": 4, "group_size": 16}}},
+        figure("over_tokens", BRANCH, METRICS, quantizers=["nearest-4bit"]),
+        "measure/rainbow-002/seed-201/nearest-4bit/all",
+    ),
+    Recipe(
+        "layout",
+        "figures/layouts/plain.py",
+        another("figures.layouts.over_tokens.OverTokens", "layout", "plain"),
+        {},
+        figure("plain", BRANCH, METRICS, quantizers=["rtn-4bit"]),
+        "new-layout",
+    ),
+    Recipe(
+        "average",
+        "train/averages/ends.py",
+        ENDS,
         {"runs.yaml": {"averages.both-ends": {"trajectory": "rainbow-012", "ends": "both"}}},
         figure("over_tokens", {"Ends": ["both-ends"]}, METRICS, quantizers=["rtn-4bit"]),
         "average/both-ends/seed-201/all",
@@ -240,46 +158,20 @@ class Ends(OfOne):
     Recipe(
         "task",
         "measure/tasks/shouted.py",
-        '''"""The questions of another task, made of documents in the same way."""
-
-from typing import Literal
-
-from ptq_dynamics.measure.tasks.made import MadeTask
-
-
-class Shouted(MadeTask):
-    """Made."""
-
-    source: Literal["shouted"]  # type: ignore[assignment]
-''',
+        another("measure.tasks.made.MadeTask", "source", "shouted"),
         {
             "tasks.yaml": {"shouted-word": {"source": "shouted", "kind": "word"}},
             "scales/smoke.yaml": {"tasks.names": ["word", "ending", "shouted-word"]},
         },
-        figure("stages", {"Branch": ["rainbow-002"]}, ["accuracy"], options={"tasks": "each"}),
+        figure("stages", BRANCH, ["accuracy"], options={"tasks": "each"}),
         "tasks/shouted-word/main",
         plans=True,
     ),
     Recipe(
         "objective",
-        "train/objectives/softer.py",
-        '''"""Answers, for which a loss counts half."""
-
-from typing import Any, Literal
-
-from ptq_dynamics.train.objectives.dialogues import Answers
-
-
-class Softer(Answers):
-    """Half of it."""
-
-    kind: Literal["softer"]  # type: ignore[assignment]
-
-    def loss(self, model: Any, rows: Any, before: Any) -> Any:
-        """Of answers."""
-        return super().loss(model, rows, before) / 2
-''',
-        {"families.yaml": {"runs.smollm3-sft.objective": {"kind": "softer"}}},
+        "train/objectives/replies.py",
+        another("train.objectives.dialogues.Answers", "kind", "replies"),
+        {"families.yaml": {"runs.smollm3-sft.objective": {"kind": "replies"}}},
         figure("over_tokens", {"SFT": ["smollm3-sft"]}, ["loss"]),
         "train/smollm3-sft/seed-201",
     ),
@@ -305,10 +197,7 @@ def project(tmp_path_factory):
         entries = {**recipe.entries, "figures.yaml": {name: recipe.figure}}
         for file, places in entries.items():
             for place, value in places.items():
-                edit_yaml(
-                    made.folder / "config" / file,
-                    lambda found, place=place, value=value: put(found, place, value),
-                )
+                edit_yaml(made.folder / "config" / file, partial(put, place=place, value=value))
     return made
 
 
