@@ -157,10 +157,6 @@ def test_costs_are_summed_by_kind_and_resources_by_rule(here):
     assert {path.name for path in costs.files(Path())} <= {*os.listdir()}
 
 
-def command(*words):
-    return python(["-m", "ptq_dynamics.cli", *words], ROOT, {"PYTHONPATH": str(ROOT / "workflow")})
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -172,6 +168,6 @@ def command(*words):
     ],
 )
 def test_a_mistake_is_answered_in_one_line(words, said):
-    done = command(*words)
+    done = python(["-m", "ptq_dynamics.cli", *words], ROOT)
     out = done.stdout + done.stderr
     assert out.startswith(said) and out.count("\n") == 1, out

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from subprocess import run
 
 import pytest
@@ -77,6 +76,6 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
 def test_a_command_does_not_run_the_code_of_another_checkout(tmp_path, arguments):
     this = {"PYTHONPATH": str(ROOT / "workflow")}
     other = Project.copy(tmp_path / "other", environment=this)
-    done = other.process([sys.executable, "-m", "ptq_dynamics.cli", *arguments])
+    done = other.ptq(*arguments)
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
     assert f"that of another checkout, {ROOT}; set PYTHONPATH=workflow" in done.stderr
