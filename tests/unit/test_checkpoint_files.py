@@ -91,14 +91,6 @@ def test_quantized_weights_are_those_of_what_transformers_reads(left, text, tmp_
     assert torch.equal(models.block_losses(models.load(packed[0]), text.tokens, 8), losses[0])
 
 
-def test_a_mean_is_that_of_what_transformers_reads(left, tmp_path):
-    folder, other = left[0], save(tmp_path / "other", 3)
-    write_mean(tmp_path / "mean", [other, folder], [1.0, 1.0])
-    mean, states = theirs(tmp_path / "mean").state_dict(), map(theirs, (other, folder))
-    one, two = (each.state_dict() for each in states)
-    assert all(torch.equal(mean[k], ((one[k].double() + two[k]) / 2).float()) for k in mean)
-
-
 def test_one_file_comes_before_an_index(left, tmp_path):
     """As in transformers; the index and its shards are then left over."""
     folder = tmp_path / "both"
