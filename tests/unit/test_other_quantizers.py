@@ -115,8 +115,6 @@ def saved(source, corpus, tmp_path_factory):
     return made
 
 
-
-
 def load(folder):
     return models.load(folder).cpu()
 
