@@ -91,14 +91,6 @@ def test_quantized_weights_are_those_of_what_transformers_reads(left, text, tmp_
     assert torch.equal(models.block_losses(models.load(packed[0]), text.tokens, 8), losses[0])
 
 
-def test_a_mean_is_that_of_what_transformers_reads(left, tmp_path):
-    folder, other = left[0], save(tmp_path / "other", 3)
-    write_mean(tmp_path / "mean", [other, folder], [1.0, 1.0])
-    mean, states = theirs(tmp_path / "mean").state_dict(), map(theirs, (other, folder))
-    one, two = (each.state_dict() for each in states)
-    assert all(torch.equal(mean[k], ((one[k].double() + two[k]) / 2).float()) for k in mean)
-
-
 def test_one_file_comes_before_an_index(left, tmp_path):
     """As in transformers; the index and its shards are then left over."""
     folder = tmp_path / "both"
@@ -226,6 +218,7 @@ def test_what_the_workflow_packs_is_read_but_not_taken_for_plain(tmp_path, text)
         ({"num_attention_heads": 2}, "num_attention_heads"),
         ({"vocab_size": 97}, "vocab_size"),
         ({"rms_norm_eps": 1e-5}, "rms_norm_eps"),
+        ({"output_multiplier": 2.0, "use_cache": False}, "output_multiplier; "),
     ],
 )
 def test_members_of_a_mean_with_other_configurations_are_named(tmp_path, options, words):
@@ -235,13 +228,6 @@ def test_members_of_a_mean_with_other_configurations_are_named(tmp_path, options
     with one_line(f"config.json of {one} and {two} differs: ", words):
         write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
     assert not (tmp_path / "mean").exists()
-
-
-def test_factors_of_logits_may_not_differ(tmp_path):
-    one, two = save(tmp_path / "1"), save(tmp_path / "2", 1)
-    edit(two / "config.json", output_multiplier=2.0, output_attentions=True)
-    with one_line(f"config.json of {one} and {two} differs: output_multiplier; "):
-        write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
 
 
 def test_what_does_not_change_losses_may_differ(tmp_path):

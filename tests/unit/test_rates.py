@@ -53,7 +53,7 @@ def scale():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SCHEDULES)
-@pytest.mark.parametrize("logging", [1, 5, 10])
+@pytest.mark.parametrize("logging", [1, 10])
 @pytest.mark.parametrize("only_model", [False, True])
 def test_a_rate_is_that_of_the_scheduler_or_not_known(scale, tmp_path, kind, logging, only_model):
     expected = train(tmp_path, kind, logging, only_model)

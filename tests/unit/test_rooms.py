@@ -2,7 +2,6 @@
 
 import ast
 import subprocess
-from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import resolve_name
@@ -91,16 +90,6 @@ def test_what_every_start_imports_is_light(module):
     heavy = "{'torch', 'transformers', 'matplotlib', 'pandas', 'scipy', 'datasets'}"
     done = python(["-c", f"import sys, {module}; print(sorted({heavy} & set(sys.modules)))"], ROOT)
     assert done.stdout == "[]\n", done.stderr
-
-
-def test_each_class_name_is_there_once():
-    places = defaultdict(list)
-    for name, tree in TREES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(name)
-    twice = {name: found for name, found in places.items() if len(found) > 1}
-    assert not twice, f"{len(twice)} names: {twice}"
 
 
 def test_no_module_is_long():
