@@ -52,7 +52,7 @@ def test_a_batch_is_shared_out_exactly(rows, count, most):
 def test_a_restored_run_has_its_processes_or_the_gpus_here(device, count, monkeypatch):
     made, started = Mock(device=Mock(kind=device), threads=1, processes=8), Mock()
     monkeypatch.setattr(execute.record, "read", lambda _: made)
-    monkeypatch.setattr(execute.processes, "run", started)
+    monkeypatch.setattr(execute.subprocesses, "run", started)
     execute.again(ROOT, "restore")
     monkeypatch.setattr(os, "environ", started.call_args.args[1])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count % 8)
