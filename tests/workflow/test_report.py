@@ -127,9 +127,7 @@ def test_a_claim_opens_its_numbers(project, page):
     names = [row["Claim"] for row in rows if row["Claim"]]
     assert len(names) == page.run("document.querySelectorAll('.claim').length") > 15
     shown = page.run("[...document.querySelectorAll('.claim tbody tr')].map((e) => e.innerHTML)")
-    numbers = [row for row in rows if row["Number"]]
-    assert len(shown) == len(numbers) > 15
-    for row, cells in zip(numbers, shown, strict=True):
+    for row, cells in zip(rows, shown, strict=True):
         errors = [head for head in row if head.endswith("(error)") and row[head]]
         assert row["Measured"] in cells and cells.count(" ± ") == len(errors), row
     page.run("document.querySelector('.claim summary').click()")
