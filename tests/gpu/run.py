@@ -1,6 +1,6 @@
-"""Unpack the kit on a GPU machine, build figures of a scale there, and run tests; standard library.
+"""Unpack the kit on a GPU machine, build figures of a scale there, and run tests.
 
-    python3 .gpu/run.py --seconds 530 --build "fig04 fig07:202 203" --build "fig06" --build "fig06:202"
+    python3 .gpu/run.py --seconds 530 --build "fig04 fig07:202 203" --build "fig06"
     python3 .gpu/run.py --seconds 170 --tests tests/gpu
 
 A build is FIGURES:MORE SEEDS. It begins when the training of the one before has ended, because
@@ -10,7 +10,6 @@ $OUT all the time, in parts that each hold what the parts before lack: `collect.
 import argparse
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -129,7 +128,9 @@ class Results:
         """Write the last part again if more has finished; return the number of all results."""
         stages = ("train", "average", "measure", "curvature")
         found = {r for s in stages for r in (self.folder / s).rglob("record.json")}
-        found = {r for r in found if not any(p.startswith(".") for p in r.relative_to(SOURCE).parts)}
+        found = {
+            r for r in found if not any(p.startswith(".") for p in r.relative_to(SOURCE).parts)
+        }
         new = sorted(found - self.packed)
         if new:
             self.open += new
@@ -181,7 +182,11 @@ def build(scale: str, builds: list[str], results: Results, until: float) -> None
     say(f"{results.pack()} results came back")
     for name, _ in running:
         lines = (OUT / f"{name}.log").read_text(errors="replace").splitlines()
-        print("\n".join(line for line in lines if "rror" in line and "--keep-going" not in line)[-1500:])
+        print(
+            "\n".join(line for line in lines if "rror" in line and "--keep-going" not in line)[
+                -1500:
+            ]
+        )
 
 
 def main() -> None:
