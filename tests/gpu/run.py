@@ -43,12 +43,22 @@ assert (torch.ones(64, 64, device=where) @ torch.ones(64, 64, device=where)).sum
 from ptq_dynamics.engine import machine
 print("commit", machine.read_commit(), f"smoke test on {where}: {time.monotonic() - start:.0f} s")
 """
+# The command line of the package needs an installed one.
+ACCEPT = """
+import sys
+from argparse import Namespace
+from pathlib import Path
+from ptq_dynamics.cli import maintainers
+scale, figures, reason = sys.argv[1:]
+about = {"scale": scale, "figures": figures, "more_seeds": None, "deep": None}
+maintainers.accept(Namespace(result=Path("results", scale, "corpus"), reason=reason, **about))
+"""
 TRAINING = """
 import sys
 from argparse import Namespace
 from ptq_dynamics.cli import chosen
 scale, figures, seeds = sys.argv[1:]
-plan = chosen.plan(Namespace(scale=scale, figures=figures, more_seeds=seeds, deep=None))
+plan = chosen.plan(Namespace(scale=scale, figures=figures, more_seeds=seeds or None, deep=None))
 for job in plan.site.needed(plan.last()):
     if job.stage == "train.train":
         print(job.manifest)
@@ -166,7 +176,8 @@ def build(scale: str, builds: list[str], results: Results, until: float) -> None
                 cwd=SOURCE, env=environment(), text=True, capture_output=True,
             )  # fmt: skip
             trained = [SOURCE / line for line in listed.stdout.split()]
-            chosen = [f"scale={scale}", f"figures={figures}", f"more_seeds={seeds}"]
+            chosen = [f"scale={scale}", f"figures={figures}"]
+            chosen += [f"more_seeds={seeds}"] if seeds else []
             command = ("-m", "snakemake", "--config", *chosen, "--keep-going", "--", "figures")
             running.append((name, begin(command, (OUT / f"{name}.log").open("w"))))
             say(f"{name}: {figures}, more seeds {seeds or 'none'}; {len(trained)} runs")
@@ -218,9 +229,9 @@ def main() -> None:
     say("the smoke test passes" if fits else "the smoke test fails; see above")
     if chosen.build:
         results = Results(chosen.scale)
-        accept = ["-m", "ptq_dynamics.cli", "dev", "accept", f"results/{chosen.scale}/corpus"]
-        about = ["--scale", chosen.scale, "--figures", chosen.build[0].partition(":")[0]]
-        python(*accept, *about, "--reason", REASON, log="accept")
+        if (SOURCE / "results" / chosen.scale).exists():
+            figures = chosen.build[0].partition(":")[0]
+            python("-c", ACCEPT, chosen.scale, figures, REASON, log="accept")
         build(chosen.scale, chosen.build, results, until)
     if chosen.tests:
         left = until - time.monotonic() - (90 if chosen.bench else 0)
