@@ -22,10 +22,11 @@ from pathlib import Path
 KIT = Path(__file__).resolve().parent
 OUT = Path(os.environ.get("OUT", "out")).resolve()
 PLACE = Path(tempfile.gettempdir()) / "ptq-dynamics-gpu"
+LOGS = PLACE / "logs"
 SOURCE, PACKAGES, SPARE = PLACE / "source", PLACE / "packages", PLACE / "spare"
 REASON = "the corpus of another machine; its text is that of the packages of the locked environment"
 EVERY = 15.0  # seconds between looks at what is finished
-PART, PARTS = 12e6, 5  # bytes after which a part is closed; no more parts than this come back
+PART = 12e6  # bytes after which a part is closed; 16 MB of a file come back
 LIBRARIES = "torch transformers numpy pandas pyarrow datasets llmcompressor pydantic snakemake"
 SMOKE = """
 import importlib, importlib.metadata as about, sys, time
@@ -94,7 +95,7 @@ def environment() -> dict[str, str]:
 
 def python(*arguments: str, log: str, seconds: float = 120) -> bool:
     """Run this Python in the sources and print its output; return whether it succeeded in time."""
-    with (OUT / f"{log}.log").open("w+") as file:
+    with (LOGS / f"{log}.log").open("w+") as file:
         process = begin(arguments, file)
         try:
             process.wait(max(1.0, seconds))
@@ -122,14 +123,22 @@ def end(process: subprocess.Popen, patience: float = 5) -> None:
                 continue
 
 
+def keep_logs() -> None:
+    """Pack the logs of all steps and jobs into one file, since few files come back."""
+    partial = OUT / ".partial-logs"
+    with tarfile.open(partial, "w:xz", preset=1) as archive:
+        archive.add(LOGS, "logs")
+        for path in SOURCE.glob("results/*/*/**/.log"):
+            archive.add(path, path.relative_to(SOURCE))
+    partial.replace(OUT / "logs.tar.xz")
+
+
 class Results:
     """Finished results, in archives of at most some size."""
 
     def __init__(self, scale: str) -> None:
         self.folder, self.number = SOURCE / "results" / scale, 0
         self.packed, self.open = set[Path](), list[Path]()
-        while self.number < PARTS and self._part().exists():
-            self.number += 1
 
     def _part(self) -> Path:
         return OUT / f"results-{self.number}.tar.xz"
@@ -179,10 +188,11 @@ def build(scale: str, builds: list[str], results: Results, until: float) -> None
             chosen = [f"scale={scale}", f"figures={figures}"]
             chosen += [f"more_seeds={seeds}"] if seeds else []
             command = ("-m", "snakemake", "--config", *chosen, "--keep-going", "--", "figures")
-            running.append((name, begin(command, (OUT / f"{name}.log").open("w"))))
+            running.append((name, begin(command, (LOGS / f"{name}.log").open("w"))))
             say(f"{name}: {figures}, more seeds {seeds or 'none'}; {len(trained)} runs")
         if time.monotonic() > packed + EVERY:
             done = sum(path.exists() for path in trained)
+            keep_logs()
             say(f"{results.pack()} results; {done} of {len(trained)} runs of the last build")
             packed = time.monotonic()
         time.sleep(0.5)
@@ -192,7 +202,7 @@ def build(scale: str, builds: list[str], results: Results, until: float) -> None
         say(f"{name} {was}, exit status {process.returncode}")
     say(f"{results.pack()} results came back")
     for name, _ in running:
-        lines = (OUT / f"{name}.log").read_text(errors="replace").splitlines()
+        lines = (LOGS / f"{name}.log").read_text(errors="replace").splitlines()
         print(
             "\n".join(line for line in lines if "rror" in line and "--keep-going" not in line)[
                 -1500:
@@ -210,7 +220,8 @@ def main() -> None:
     parser.add_argument("--no-packages", action="store_true", help="this Python has all packages")
     chosen = parser.parse_args()
     until = BEGIN + chosen.seconds
-    OUT.mkdir(parents=True, exist_ok=True)
+    for folder in (OUT, LOGS):
+        folder.mkdir(parents=True, exist_ok=True)
     for folder in (SOURCE, *([] if chosen.no_packages else [PACKAGES])):
         unpack(folder)
     if not (SOURCE / "results" / chosen.scale).exists() and (KIT / "results.tar.xz").exists():
@@ -219,7 +230,8 @@ def main() -> None:
     say(f"unpacked; Python {sys.version.split()[0]}, {os.cpu_count()} cores")
     if shutil.which("nvidia-cuda-mps-control"):
         # A server that runs already answers with an error.
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], capture_output=True, timeout=20)
+        quiet = {"stdin": -3, "stdout": -3, "stderr": -3}  # DEVNULL: the server keeps what it gets
+        subprocess.run(["nvidia-cuda-mps-control", "-d"], **quiet)
         say("MPS is on")
     fits = python("-c", SMOKE, LIBRARIES, log="smoke", seconds=90)
     if not fits and not SPARE.exists() and (KIT / "spare.tar.xz").exists():
@@ -239,6 +251,7 @@ def main() -> None:
         python("-m", "pytest", *chosen_tests, "--durations=12", log="tests", seconds=left)
     if chosen.bench:
         python("tests/bench.py", chosen.bench, log="bench", seconds=until - time.monotonic())
+    keep_logs()
     say("all is done")
 
 
