@@ -167,7 +167,8 @@ class Results:
         """Add a record and the files of its result, without checkpoints and states."""
         names = json.loads(place.read_text())["files"]
         small = [name for name in names if "/" not in name and not name.startswith("state-")]
-        for path in (place, *(place.with_name(name) for name in small)):
+        parts = (place, *(place.with_name(name) for name in small))
+        for path in filter(Path.exists, parts):
             archive.add(path, path.relative_to(SOURCE))
 
 
