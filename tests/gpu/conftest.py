@@ -1,12 +1,15 @@
 """Tests that need a GPU. With GPU_TESTS_ON=cpu they run on the CPU, at a smaller size."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 import torch
 from support import Workspace, plan, tiny_config
 
+# Processes that tests start find what this one finds; on a GPU machine packages lie elsewhere.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
 ON_CPU = os.environ.get("GPU_TESTS_ON") == "cpu"
 ABSENT = "CUDA sees no GPU; GPU_TESTS_ON=cpu runs these tests on the CPU at a small size"
 

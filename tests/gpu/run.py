@@ -248,7 +248,17 @@ def main() -> None:
         build(chosen.scale, chosen.build, results, until)
     if chosen.tests:
         left = until - time.monotonic() - (90 if chosen.bench else 0)
-        chosen_tests = [*chosen.tests, "-m", "gpu", "-n", "0", "-rs", "-p", "no:cacheprovider"]
+        chosen_tests = [
+            *chosen.tests,
+            "-m",
+            "gpu",
+            "-n",
+            "0",
+            "-v",
+            "-rsP",
+            "-p",
+            "no:cacheprovider",
+        ]
         python("-m", "pytest", *chosen_tests, "--durations=12", log="tests", seconds=left)
     if chosen.bench:
         python("tests/bench.py", chosen.bench, log="bench", seconds=until - time.monotonic())

@@ -6,6 +6,7 @@ import time
 from contextlib import chdir
 from subprocess import PIPE, Popen
 
+import pandas as pd
 import pytest
 import torch
 from ptq_dynamics.corpus.tokens import TrainingData
@@ -13,7 +14,7 @@ from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.lease import LEASED, SHARED, VISIBLE
 from ptq_dynamics.engine.run import VARIABLE, delegate
 from ptq_dynamics.engine.warm import ALLOCATOR, HIDDEN
-from ptq_dynamics.measure.names import LAYERS, LOSSES
+from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTPUT_ERROR
 from ptq_dynamics.quantize.methods import InProcess
 from ptq_dynamics.train.train import Trainer, state_name
 from safetensors.torch import load_file
@@ -28,7 +29,9 @@ STEPS = 12
 MIXED = 0.02
 # Nats/token between the losses of a checkpoint on two devices: in full precision, of weights that a
 # rounding near a tie changes, and of roundings that are learned.
-FULL, ROUNDED, LEARNED = 1e-4, 0.005, 0.02
+FULL, ROUNDED, LEARNED = 1e-4, 0.002, 0.002
+# Relative difference of the mean squared errors of outputs, which hardly any rounding changes.
+ERROR, LEARNED_ERROR = 0.05, 0.25
 EXECUTE = """
 import json, sys
 from ptq_dynamics.engine.execute import execute
@@ -152,24 +155,20 @@ def test_quantizers_lose_on_a_gpu_what_they_lose_on_a_cpu(workspace, tmp_path, k
         if not all((folder / LOSSES).exists() for folder in found):
             wrong.append(f"{name}: was not measured on both: {said}")
             continue
+        learned = "autoround" in name
         means = [float(load_file(folder / LOSSES)[last].mean()) for folder in found]
-        allowed = FULL if name == "fp" else LEARNED if "autoround" in name else ROUNDED
-        print(f"{name}: {means[0]:.5f} on {kind}, {means[1]:.5f} on the CPU")
-        if abs(means[0] - means[1]) > allowed:
-            wrong.append(f"{name}: {means[0]:.5f} on {kind}, {means[1]:.5f} on the CPU")
-        assert name == "fp" or (found[0] / LAYERS).exists() or not jobs[name].settings.layers
+        about = f"{name}: {means[0]:.5f} on {kind}, {means[1]:.5f} on the CPU"
+        is_wrong = abs(means[0] - means[1]) > (
+            FULL if name == "fp" else LEARNED if learned else ROUNDED
+        )
+        if (found[1] / LAYERS).exists():
+            errors = [pd.read_csv(folder / LAYERS)[OUTPUT_ERROR].mean() for folder in found]
+            about += f"; errors of outputs {errors[0]:.3e} and {errors[1]:.3e}"
+            allowed = LEARNED_ERROR if learned else ERROR
+            is_wrong |= not abs(errors[0] / errors[1] - 1) <= allowed
+        print(about)
+        wrong += [about] * is_wrong
     assert not wrong, "\n".join(wrong)
-
-
-def test_a_160m_checkpoint_is_measured_within_its_request(tmp_path, kind):
-    size = "paper" if kind == "cuda" else "small"
-    program = (ROOT / "tests/gpu/measure_160m.py").read_text()
-    host, device, seconds = measured(program, tmp_path, tmp_path, size)
-    asked = plan("paper").resources.ask("measure", 1, {"trajectory": "constant-3e-3"})["mem_mb"]
-    print(f"{size}: {host:,.0f} MiB of {asked:,} MB, {device:,.0f} MiB of the GPU, {seconds:.0f} s")
-    assert host * 1.048576 <= asked
-    # 0.12 GPUs per billion weights: at most one.
-    assert device <= 80_000
 
 
 # Processes
@@ -227,3 +226,15 @@ def test_jobs_fork_from_the_warm_process_and_use_the_gpu(workspace, tmp_path, mo
     assert [each.device.kind for each in made] == [kind] * 2
     # The second job imports nothing; alone it would take 13 s to begin.
     assert seconds - made[1].seconds < 5
+
+
+# Last, since it takes longest.
+def test_a_160m_checkpoint_is_measured_within_its_request(tmp_path, kind):
+    size = "paper" if kind == "cuda" else "small"
+    program = (ROOT / "tests/gpu/measure_160m.py").read_text()
+    host, device, seconds = measured(program, tmp_path, tmp_path, size)
+    asked = plan("paper").resources.ask("measure", 1, {"trajectory": "constant-3e-3"})["mem_mb"]
+    print(f"{size}: {host:,.0f} MiB of {asked:,} MB, {device:,.0f} MiB of the GPU, {seconds:.0f} s")
+    assert host * 1.048576 <= asked
+    # 0.12 GPUs per billion weights: at most one.
+    assert device <= 80_000

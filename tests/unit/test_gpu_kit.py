@@ -23,7 +23,7 @@ def test_what_a_kit_builds_comes_back_with_its_commit(tmp_path):
     place, out = tmp_path / "another machine", tmp_path / "out"
     place.mkdir()
     run([sys.executable, "tests/gpu/pack.py", "--parts", "source"], here)
-    kit = ["--scale", "smoke", "--no-packages", "--seconds", "50", "--build", "fig04"]
+    kit = ["--scale", "smoke", "--no-packages", "--seconds", "35", "--build", "fig04"]
     # The packages of this environment are those of the image.
     said = run(
         [sys.executable, here / ".gpu/run.py", *kit], tmp_path, TMPDIR=str(place), OUT=str(out)
