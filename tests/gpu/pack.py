@@ -80,14 +80,15 @@ def missing(python: str, folder: Path) -> list[str]:
     return [f"{name}=={version}" for name, version in sorted(found.items())]
 
 
-def pack_packages(python: str, folder: Path) -> None:
-    """Pack the missing packages, and pyarrow apart, should the image's one not do."""
+def pack_packages(python: str, folder: Path, name: str) -> None:
+    """Pack the missing packages; or pyarrow alone, should the image's one not do."""
+    versions = missing(python, folder)
+    if name == SPARE:
+        lock = (folder / "lock.txt").read_text(encoding="utf-8")
+        versions = re.findall(r"^pyarrow==\S+", lock, flags=re.M)
     install = (python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target")
-    run(*install, folder / PACKAGES, *missing(python, folder))
-    pack(PACKAGES, folder / PACKAGES)
-    version = re.search(r"^pyarrow==\S+", (folder / "lock.txt").read_text(), flags=re.M)
-    run(*install, folder / SPARE, version[0] if version else "pyarrow")
-    pack(SPARE, folder / SPARE)
+    run(*install, folder / name, *versions)
+    pack(name, folder / name)
 
 
 def pack_results(scale: str, figures: str) -> None:
@@ -109,14 +110,14 @@ def main() -> None:
     if edits := run("git", "-C", ROOT, "status", "--porcelain", "--", "workflow", "config", "envs"):
         sys.exit(f"error: the kit takes a commit, and there are edits; commit them first:\n{edits}")
     KIT.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="gpu-kit-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="gpu-kit-") as place:
+        folder = Path(place)
         if RESULTS in chosen.parts:
             pack_results(chosen.scale, chosen.figures)
         if SOURCE in chosen.parts:
             pack_source(folder)
-        if PACKAGES in chosen.parts:
-            pack_packages(chosen.python, folder)
+        for name in {PACKAGES, SPARE} & {*chosen.parts}:
+            pack_packages(chosen.python, folder, name)
     shutil.copyfile(HERE / "run.py", KIT / "run.py")
     sizes = {path.name: path.stat().st_size for path in sorted(KIT.iterdir())}
     for name, size in sizes.items():
