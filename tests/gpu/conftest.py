@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 import torch
@@ -19,6 +19,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(ABSENT))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Print a failure at once: a session that is cut has no summary."""
+    report = yield
+    if report.failed:
+        text = f"\n{item.name}: {report.longreprtext}\n"
+        item.config.get_terminal_writer().write(text, flush=True)
+    return report
 
 
 @pytest.fixture(scope="session")
