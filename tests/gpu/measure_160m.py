@@ -10,7 +10,7 @@ from ptq_dynamics.corpus import splits
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.measure import measure
-from ptq_dynamics.measure.settings import MeasureSettings
+from ptq_dynamics.measure.series import MeasureSettings
 from ptq_dynamics.quantize.methods import CalibrationSettings
 from ptq_dynamics.train import trajectory
 from support import plan
@@ -19,7 +19,7 @@ NAME = "step-0000001"
 folder, size = Path(sys.argv[1]), sys.argv[2]
 paper = plan("paper")
 shape, sequences, blocks, vocabulary = (
-    paper.trajectories.shape("constant-3e-3").model,
+    paper.site.planned["constant-3e-3"].shape.model,
     1024,
     64,
     50304,

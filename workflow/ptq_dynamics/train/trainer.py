@@ -73,9 +73,9 @@ class Trainer:
             self._before = before if settings.objective.anchored else None
         self.model.to(self.device)
         costs = Costs(self.model, settings.objective)
-        self._joined = (
-            DistributedDataParallel(costs, forward_sync_buffers=False) if team.count > 1 else None
-        )
+        self._joined = DistributedDataParallel(costs) if team.count > 1 else None
+        if self._joined is not None:
+            self._joined.broadcast_buffers = False  # an argument of another name before torch 2.13
         self._cost: Callable[..., Tensor] = self._joined or costs
         if settings.compile:
             masking_utils.ALL_MASK_ATTENTION_FUNCTIONS.register("sdpa", causal_mask)
