@@ -53,7 +53,7 @@ def measured(project):
     return Path(next(path for path in known.inputs if "gptq-4bit" in path)).parent
 
 
-@pytest.mark.parametrize("others", [[], ["--also", "claims", "paper"]])
+@pytest.mark.parametrize("others", [[], ["--also", "claims paper"]])
 def test_all_is_fresh_and_said_in_one_line(project, others):
     choice = ["--scale", "smoke", "--figures", project.figures]
     done = command(project, "status", *choice, *others)
