@@ -65,7 +65,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims report paper all costs counts bench prefetch test test-fast test-more test-slurm unit lint backends sweep chaos staleness locks release clean
+.PHONY: help install figures claims report paper all costs counts bench prefetch test test-fast test-more test-slurm test-gpu gpu-kit unit lint backends sweep chaos staleness locks release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' "$(strip $(MAKEFILE_LIST))"
@@ -119,6 +119,12 @@ test-more: $(INSTALLED)  ## slow unit tests, and tests with other tools and a cl
 
 test-slurm: $(INSTALLED) $(PLUGINS)  ## make this machine a SLURM cluster for some minutes, and build on it (as root)
 	@tests/slurm.sh && $(VENV)/bin/pytest -rs tests/workflow/test_slurm.py
+
+test-gpu: $(INSTALLED)  ## tests that need a GPU, in minutes; without one they are skipped
+	@$(VENV)/bin/pytest -n 0 -rs -m gpu --durations 12 tests/gpu
+
+gpu-kit: $(INSTALLED)  ## pack what a GPU machine without network needs into .gpu (docs/machines.md)
+	@$(VENV)/bin/python tests/gpu/pack.py
 
 unit: $(INSTALLED)
 	@$(PYTEST) tests/unit -m 'not slow'

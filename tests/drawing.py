@@ -16,7 +16,7 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.config import load
-from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
+from ptq_dynamics.curvature.geometry import GRID, POINTS, SCORES
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.manifest import Manifest
@@ -25,11 +25,12 @@ from ptq_dynamics.figures import draw
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.panels import Sheet
-from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import join, read
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.series import Series
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.planned_branches import PlannedBranch
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
@@ -82,13 +83,13 @@ class Inputs:
     """What a figure's job reads, as plausible as at scale laptop."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
-        self.folder, self.plan, self.timeline = folder, plan, plan.site.timeline
+        self.folder, self.plan, self.planned = folder, plan, plan.site.planned
 
     def write(self, job: Job) -> None:
         """All inputs of a figure, of claims or of tables that are not there yet."""
         drawn = getattr(job.settings, "figures", {"": job.settings}).values()
         for series in dict.fromkeys(series for each in drawn for series in each.series):
-            shards = self.timeline.shards(series.trajectory).values()
+            shards = self.planned[series.trajectory].shards.values()
             for kind in (MEASURED, *PROBED):
                 make = partial(self.probed, PROBED[kind]) if kind in PROBED else self.measured
                 paths = job.inputs.get(series.label(kind), [])
@@ -115,13 +116,13 @@ class Inputs:
 
     def checkpoints(self, name: str) -> dict[str, Checkpoint]:
         """Checkpoints of a trajectory by id."""
-        made = self.timeline.trajectories[name]
-        run = made.run(name, self.timeline)
+        made = self.planned[name]
+        run = made.followed.name
         settings = self.plan.trajectories.train(run).settings
         found = {}
-        for point in self.timeline.checkpoints(name):
+        for point in made.checkpoints:
             if point.step is None:
-                tokens = max(self.last_tokens(source) for source in made.sources().values())
+                tokens = max(self.last_tokens(source.name) for source in made.sources.values())
                 found[point.id] = Checkpoint(point.id, None, tokens, None, "average")
                 continue
             rate = settings.schedule.learning_rate(point.step) if run == name else None
@@ -132,7 +133,7 @@ class Inputs:
 
     def last_tokens(self, name):
         """Tokens of a trajectory's last measured checkpoint."""
-        return self.checkpoints(name)[self.timeline.measured(name)[-1].id].tokens
+        return self.checkpoints(name)[self.planned[name].measured[-1].id].tokens
 
     def facts(self, series: Series, ids: list[str]) -> dict:
         """Facts of what is measured of some checkpoints of a series. Where a branch begins, it has
@@ -141,15 +142,15 @@ class Inputs:
         for point in points:
             owner = series.trajectory
             if point.step is not None and point.step == self.at(owner):
-                owner = self.timeline.trajectories[owner].trunk
+                owner = self.planned.run(owner).trunk.name
             text = f"{owner} {point.step} {series.seed} {series.quantizer}"
             digests[point.id] = f"{crc32(text.encode()):016x}"
         return trajectory.facts(points, digests=digests, seed=series.seed)
 
     def at(self, name: str) -> int | None:
         """The step at which a branch begins."""
-        at = getattr(self.timeline.trajectories[name], "at", None)
-        return None if at is None else self.timeline.steps(at)
+        trajectory = self.planned[name]
+        return trajectory.first if isinstance(trajectory, PlannedBranch) else None
 
     def measured(self, folder: Path, series: Series, ids: list[str]) -> dict:
         """Losses, errors of layers where it is quantized, and answers where tasks are asked."""
@@ -242,8 +243,8 @@ class Inputs:
         rows = []
         members = chain.from_iterable(each for _, each in job.settings.curves)
         for name in dict.fromkeys(members):
-            for seed in self.timeline.seeds_of(name):
-                for point in self.timeline.measured(name):
+            for seed in self.planned[name].seeds:
+                for point in self.planned[name].measured:
                     whose = {"trajectory": name, "seed": seed, "step": point.step}
                     pc1, pc2 = random(name, seed, point.id).normal(size=2)
                     rows.append({**whose, "pc1": pc1, "pc2": pc2})

@@ -23,8 +23,8 @@ from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.train.train import Trainer
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.train.trainer import Trainer
 from pydantic import TypeAdapter
 from snakemake.utils import update_config
 

@@ -6,7 +6,7 @@ from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.machine import Device, Git, Machine
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.figures.settings import ORIGIN
+from ptq_dynamics.figures.labels import ORIGIN
 
 MACHINE = Machine("Linux", "x86_64", "a processor", 2, 2**30, "3.11.7")
 RUN = "results/smoke/train/a/seed-1"

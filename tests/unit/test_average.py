@@ -122,7 +122,7 @@ def made(workspace, trunk, branch, average):
 def test_lawa_is_the_uniform_mean_of_the_last_checkpoints(workspace, made, trunk):
     found, points = made("lawa")
     ids = {point.step: point for point in Trajectory([trunk]).checkpoints}
-    planned = workspace.plan.site.timeline.measured("lawa")
+    planned = workspace.plan.site.planned["lawa"].measured
     assert [(point.id, point.step) for point in points] == planned and len(planned) > 1
     for point in points:
         members = [ids[point.step - back].id for back in (4, 2, 0)]
@@ -139,23 +139,22 @@ def test_windows_are_the_uniform_means_that_the_run_has_room_for(workspace, made
     for point, every in zip(points, (2, 6), strict=True):
         members = [state(trunk, ids[24 - every * back]) for back in range(3)]
         require_mean(state(found, point.id), members)
-    kind, timeline = workspace.plan.site.config.runs.averages["windows"], workspace.plan.site
-    assert kind.ages(timeline.timeline) == {"every-2": 2, "every-6": 6}
+    assert workspace.plan.site.planned["windows"].ages == {"every-2": 2, "every-6": 6}
 
 
 def test_exponential_averages_weigh_all_checkpoints_by_age(workspace, made, trunk):
     found, points = made("fading")
     assert [(point.id, point.step) for point in points] == [("memory-2", 24), ("memory-8", 24)]
     ids = {point.step: point.id for point in Trajectory([trunk]).checkpoints}
-    ages, timeline = np.arange(0, 24, 4), workspace.plan.site.timeline
-    kind = workspace.plan.site.config.runs.averages["fading"]
+    ages, fading = np.arange(0, 24, 4), workspace.plan.site.planned["fading"]
     for point, memory in zip(points, (2, 8), strict=True):
         shares = np.exp(-ages / memory)
         members = [state(trunk, ids[24 - age]) for age in ages]
         require_mean(state(found, point.id), members, shares.tolist())
-        age = kind.ages(timeline)[point.id]
+        age = fading.ages[point.id]
         assert age == pytest.approx(np.average(ages, weights=shares))
-    assert kind.model_copy(update={"every": Fraction(3, 190)}).means(timeline) == []
+    sparse = fading.entry.model_copy(update={"every": Fraction(3, 190)})
+    assert replace(fading, entry=sparse).means == []
 
 
 def test_a_line_goes_from_one_average_to_another(made):
@@ -175,8 +174,7 @@ def test_a_merge_is_the_weighted_mean_of_last_checkpoints(workspace, made, trunk
     assert points == [Checkpoint("merged", None, ends[1].tokens, None, "average")]
     members = [state(each, end.id) for each, end in zip((branch, trunk), ends, strict=True)]
     require_mean(state(found, "merged"), members, [0.75, 0.25])
-    timeline = workspace.plan.site.timeline
-    assert timeline.trajectories["merge"].run("merge", timeline) == "trunk"
+    assert workspace.plan.site.planned["merge"].followed.name == "trunk"
 
 
 def test_a_greedy_soup_takes_what_lowers_its_loss(workspace, made, trunk, branch):
@@ -204,8 +202,8 @@ def test_a_greedy_soup_takes_what_lowers_its_loss(workspace, made, trunk, branch
 
 def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspace, made, branch):
     found, points = made("last-of-branch")
-    source, timeline = Trajectory([branch]), workspace.plan.site.timeline
-    measured = source.at(point.id for point in timeline.measured("branch"))
+    source, planned = Trajectory([branch]), workspace.plan.site.planned["branch"]
+    measured = source.at(point.id for point in planned.measured)
     assert [point.step for point in measured] == [12, 16, 20]
     assert points == [replace(end, lr=None, phase="average") for end in measured[1:]]
     for point, members in zip(points, pairwise(measured), strict=True):

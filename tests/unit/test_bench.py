@@ -41,7 +41,3 @@ def test_turns_end_within_three_minutes_where_a_step_takes_seconds(starting, pla
     steps, turns = schedule(WITHIN - spent, step)
     assert steps >= 2 and turns >= 3
     assert spent + steps * turns * step.sum() < 170
-
-
-def test_turns_of_short_steps_are_as_many_and_as_long_as_planned():
-    assert schedule(120.0, np.array([0.01, 0.02])) == (250, 7)

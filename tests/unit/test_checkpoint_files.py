@@ -91,14 +91,6 @@ def test_quantized_weights_are_those_of_what_transformers_reads(left, text, tmp_
     assert torch.equal(models.block_losses(models.load(packed[0]), text.tokens, 8), losses[0])
 
 
-def test_a_mean_is_that_of_what_transformers_reads(left, tmp_path):
-    folder, other = left[0], save(tmp_path / "other", 3)
-    write_mean(tmp_path / "mean", [other, folder], [1.0, 1.0])
-    mean, states = theirs(tmp_path / "mean").state_dict(), map(theirs, (other, folder))
-    one, two = (each.state_dict() for each in states)
-    assert all(torch.equal(mean[k], ((one[k].double() + two[k]) / 2).float()) for k in mean)
-
-
 def test_one_file_comes_before_an_index(left, tmp_path):
     """As in transformers; the index and its shards are then left over."""
     folder = tmp_path / "both"
@@ -226,6 +218,7 @@ def test_what_the_workflow_packs_is_read_but_not_taken_for_plain(tmp_path, text)
         ({"num_attention_heads": 2}, "num_attention_heads"),
         ({"vocab_size": 97}, "vocab_size"),
         ({"rms_norm_eps": 1e-5}, "rms_norm_eps"),
+        ({"output_multiplier": 2.0, "use_cache": False}, "output_multiplier; "),
     ],
 )
 def test_members_of_a_mean_with_other_configurations_are_named(tmp_path, options, words):
@@ -235,13 +228,6 @@ def test_members_of_a_mean_with_other_configurations_are_named(tmp_path, options
     with one_line(f"config.json of {one} and {two} differs: ", words):
         write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
     assert not (tmp_path / "mean").exists()
-
-
-def test_factors_of_logits_may_not_differ(tmp_path):
-    one, two = save(tmp_path / "1"), save(tmp_path / "2", 1)
-    edit(two / "config.json", output_multiplier=2.0, output_attentions=True)
-    with one_line(f"config.json of {one} and {two} differs: output_multiplier; "):
-        write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
 
 
 def test_what_does_not_change_losses_may_differ(tmp_path):
@@ -301,6 +287,16 @@ def test_a_final_model_is_measured_at_its_step_or_named(tmp_path, place, state, 
     lines = folders.left_out(tmp_path, pattern)
     assert len(lines) == bool(words)
     assert all(f"{tmp_path / place} is left out" in line and words in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["tmp-checkpoint-9", ".checkpoint-9", "tmp-final"])
+def test_an_interrupted_save_is_no_checkpoint(tmp_path, name):
+    save(tmp_path / "checkpoint-6", 6)
+    final(tmp_path / name, 9, global_step=9)
+    pattern = re.compile(r"checkpoint-(\d+)$")
+    assert [*folders.checkpoints(tmp_path, pattern).values()] == [6]
+    (line,) = folders.left_out(tmp_path, pattern)
+    assert line.startswith(f"{tmp_path / name} is left out: its name is that of an interrupted")
 
 
 def test_a_final_model_that_is_the_last_checkpoint_is_not_measured_twice(tmp_path):

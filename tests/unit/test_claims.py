@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.claims import judge
+from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap, weights
 from ptq_dynamics.claims.controlled import CONTROLLED, LATER, Q3, Q4, RAINBOW, RATES, STABLE
-from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, weights
+from ptq_dynamics.claims.definitions import ClaimsSettings, Told
 from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
-from ptq_dynamics.claims.settings import ClaimsSettings, Told
-from ptq_dynamics.figures.settings import ShownRun
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.figures.labels import ShownRun
+from ptq_dynamics.measure.series import Series
 
 BLOCKS = 64
 SEEDS = (1,)

@@ -96,25 +96,14 @@ def test_dealing_gives_every_document_to_one_split(texts, wanted):
         assert not dealt[name] or held - len(dealt[name][-1]) < least, (name, "more than needed")
 
 
-@pytest.mark.parametrize(
-    ("docstring", "expected"),
-    [
-        ("One line.", "One line."),
-        ("\n    First.\n\n      More.\n    ", "First.\n\n  More."),
-        ("First.\n\n    Second.\n    \tTab.", "First.\n\nSecond.\n    Tab."),
-        ("", ""),
-    ],
-)
-def test_docstrings_lose_the_indentation_of_their_code(docstring, expected):
-    assert packages.dedent(docstring) == expected
-
-
 MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""\n'
 
 
 def test_packages_that_no_corpus_can_be_made_of_are_one_line(install):
     folder = install({MODULE: DOCSTRING})
-    assert [*packages.documented(["brief"], 5)] == ["A docstring that is long enough."]
+    text = "A docstring that is long enough."
+    assert [*packages.documented(["brief"], 5)] == [text]
+    assert {*packages.documented(["brief"], 5, whole=True)} == {text, DOCSTRING}
     (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):
         installed_files("brief", python_files)

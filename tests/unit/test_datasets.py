@@ -288,16 +288,11 @@ def test_a_killed_build_goes_on_to_the_same_bytes(hub, undisturbed, tmp_path):
     assert not differing(undisturbed, build.artifacts())
 
 
-def test_an_unreachable_file_is_one_line_and_the_next_run_goes_on(hub, undisturbed, tmp_path):
+def test_an_unreachable_file_is_one_line(hub, tmp_path):
     build = Build(tmp_path, hub, from_hub(train_from=JSON_LINES, train=11500))
     hub.missing.add(HELD)
     status, last = build.run()
-    assert status == 1
-    assert HELD in last and "cannot be read" in last
-    hub.missing.clear()
-    status, last = build.run()
-    assert status == 0, last
-    assert not differing(undisturbed, build.artifacts())
+    assert status == 1 and HELD in last and "cannot be read" in last
 
 
 @pytest.mark.parametrize(

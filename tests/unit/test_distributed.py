@@ -5,7 +5,7 @@ import shutil
 import sys
 from contextlib import nullcontext
 from subprocess import PIPE, Popen
-from unittest.mock import Mock, call
+from unittest.mock import Mock
 
 import pandas as pd
 import psutil
@@ -21,7 +21,7 @@ from ptq_dynamics.train import processes, train
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.processes import GPUS, PROCESSES, Team
-from ptq_dynamics.train.train import Trainer
+from ptq_dynamics.train.trainer import Trainer
 from ptq_dynamics.train.trajectory import step_id
 from support import ROOT, Workspace, copy_results, job_file, log_of, specification, wait_until
 
@@ -48,19 +48,11 @@ def test_a_batch_is_shared_out_exactly(rows, count, most):
     assert all(len(part) <= (most or rows) for parts in given for part, _ in parts)
 
 
-def test_each_process_reads_its_own_rows_alone():
-    for rank, mine in enumerate(([0, 1, 2], [3, 4])):
-        data = Mock(at=Mock(return_value=torch.zeros(0)))
-        trainer = Mock(settings=Mock(batch=5, data_first=2), team=Team(rank, 2))
-        assert len([*train.ahead(data, trainer, range(4, 6))]) == 2
-        assert data.at.mock_calls == [call(step, mine) for step in (2, 3, 3)]
-
-
 @pytest.mark.parametrize(("device", "count"), [("cpu", 8), ("cuda", 1)])
 def test_a_restored_run_has_its_processes_or_the_gpus_here(device, count, monkeypatch):
     made, started = Mock(device=Mock(kind=device), threads=1, processes=8), Mock()
     monkeypatch.setattr(execute.record, "read", lambda _: made)
-    monkeypatch.setattr(execute.processes, "run", started)
+    monkeypatch.setattr(execute.subprocesses, "run", started)
     execute.again(ROOT, "restore")
     monkeypatch.setattr(os, "environ", started.call_args.args[1])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count % 8)
@@ -95,7 +87,7 @@ def test_two_processes_make_what_one_makes(here, monkeypatch):
 
 
 KINDS = [each for base in (Objective, Optimizer) for each in found(base.__module__, base)]
-TEAMS = [(1, None), (1, 2), (2, None), (3, 1)]  # processes, and rows at once
+TEAMS = [(1, None), (2, None), (3, 1)]  # processes, and rows at once
 
 
 def example(kind):

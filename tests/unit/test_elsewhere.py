@@ -8,9 +8,10 @@ import pytest
 import torch
 from ptq_dynamics import cli
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import elsewhere, read_yaml
+from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders
+from ptq_dynamics.plan import own_checkpoints
 from safetensors.torch import save_file
 from support import figure, plan, tiny_config
 
@@ -47,7 +48,7 @@ def test_steps_are_found_in_names(tmp_path, names, pattern):
     for name in (*names, "logs"):
         checkpoint(tmp_path / name)
     (tmp_path / "logs/config.json").unlink()
-    found = elsewhere.measured(own(tmp_path, checkpoints=pattern))
+    found = own_checkpoints.measured(own(tmp_path, checkpoints=pattern))
     assert [(path.name, step) for path, step in found] == list(zip(names, (9, 10), strict=True))
 
 
@@ -59,7 +60,7 @@ SAMPLES += [({"every": 2, "last": 4}, [3, 5]), ({"every": 9}, [5]), ({"last": 9}
 def test_a_sample_has_the_last_checkpoint(tmp_path, options, steps):
     for step in range(1, 6):
         checkpoint(tmp_path / f"step-{step}")
-    assert [step for _, step in elsewhere.measured(own(tmp_path, **options))] == steps
+    assert [step for _, step in own_checkpoints.measured(own(tmp_path, **options))] == steps
 
 
 WSD = {1: 1e-3, 2: 3e-3, 3: 3e-3, 4: 1e-3, 5: 0.0}
@@ -95,7 +96,7 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
     assert [each.phase for each in found] == phases
     assert [each.tokens for each in found][-1] == (None if rate else 250)
     assert job.settings.parameters == 48 * 16 + 16
-    assert made.trajectories.shape("mine").model.widths == (16,)
+    assert made.site.planned["mine"].shape.model.widths == (16,)
 
 
 WEIGHTS_OF_ONE = "step-1/model.safetensors"
@@ -113,7 +114,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
     harm(tmp_path / "run")
 
     def read():
-        return [folders.files(path) for path, _ in elsewhere.measured(own(tmp_path / "run"))]
+        return [folders.files(path) for path, _ in own_checkpoints.measured(own(tmp_path / "run"))]
 
     with pytest.raises(Problem, match=words) as caught:
         read()
@@ -234,4 +235,4 @@ def test_quantized_checkpoints_and_models_without_a_step_are_named(tmp_path, ref
     assert "run/step-2 is quantized already (quantization_config: config.json, meth" in refused()
     checkpoint(tmp_path / "run/step-final")
     path.write_text(json.dumps(CONFIG))
-    assert [line for line in elsewhere.left_out(own(tmp_path / "run")) if "step-final is" in line]
+    assert "step-final is" in str(own_checkpoints.left_out(own(tmp_path / "run")))

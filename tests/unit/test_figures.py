@@ -70,7 +70,7 @@ def test_points_are_the_measurements(drawn):
     assert points.y.to_numpy() == pytest.approx(100 * draws.mean().to_numpy(), rel=1e-12)
     assert (points.y - points.low >= (100 * draws.std() / 3**0.5).to_numpy()).all()
     rates = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "right")]
-    steps = [point.step for point in PLAN.site.timeline.checkpoints("rainbow-036")]
+    steps = [point.step for point in PLAN.site.planned["rainbow-036"].checkpoints]
     schedule = PLAN.trajectories.train("rainbow-036").settings.schedule
     assert rates.y.tolist() == [schedule.learning_rate(step) for step in steps]
 
@@ -94,8 +94,7 @@ def test_stage_2_goes_on_from_stage_1_on_one_axis_of_tokens(drawn):
 def test_strong_steps_are_the_means_of_the_stable_run_between_branches(drawn):
     table, measured = drawn.table("fig04"), drawn.measurements("fig04")
     errors = measured[measured.metric == "quantization_error"]
-    runs = PLAN.site.timeline
-    starts = sorted(runs.run(name).ends(runs)[0] for name in {*errors.trajectory} - {STABLE})
+    starts = sorted(PLAN.site.planned.run(name).first for name in {*errors.trajectory} - {STABLE})
     # At its first point a branch has the weights of the stable run.
     errors = errors[(errors.trajectory == STABLE) | errors.step.isin(starts)]
     own = errors.drop_duplicates(["step", "quantizer"]).groupby("step").value.mean()

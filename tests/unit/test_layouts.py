@@ -101,7 +101,7 @@ def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
     inputs = one.manifests("over_tokens")
     before, after = (measurements.block_losses(s, inputs) for s in (full, rounded))
     rows = []
-    for point in one.plan.site.timeline.measured("constant-3e-3"):
+    for point in one.plan.site.planned["constant-3e-3"].measured:
         w, q = (found[point.id].astype(np.float64) for found in (before, after))
         rows.append((q - q.mean() / w.mean() * w) / w.mean())
     count, blocks = np.shape(rows)
@@ -146,40 +146,6 @@ def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
     assert set(shared.trajectory) == {"constant-1e-3", "wsd-1e-3"}, "the branch point is measured"
     assert len(table) == sharp.checkpoint.nunique() == len(sharp) - 1
     assert (table.segment == "constant-1e-3").sum() == (sharp.trajectory == "constant-1e-3").sum()
-
-
-def test_what_blocks_contribute_is_a_metric_and_its_error(tmp_path):
-    figures = {"one": figure("over_tokens", {"One": ["lawa-20"]}, ["gptq-3bit"])}
-    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
-    drawn.picture("one")
-    (series,) = (s for s in drawn.job("one").settings.series if s.quantizer == "gptq-3bit")
-    for metric in ("loss", "loss_increase", "quantization_error"):
-        found = measurements.contributions(metric, series, drawn.manifests("one"))
-        # To first order: of few blocks, the ratio's own bias is no part of the value.
-        tolerance = {"rel": 0.02, "abs": 1e-4} if metric == ERROR else {"rel": 1e-9}
-        for name, blocks in found.items():
-            one = contributions(drawn, metric, "lawa-20", name)
-            assert blocks.mean() == pytest.approx(one.mean(), **tolerance)
-            assert blocks.std(ddof=1) == pytest.approx(one.std(ddof=1), **tolerance)
-
-
-def contributions(drawn, metric, name, checkpoint):
-    """A metric of every block: leave-one-out for the ratio, whose mean is not that of blocks."""
-    series = {s.quantizer: s for s in drawn.job("one").settings.series if s.trajectory == name}
-    inputs = drawn.manifests("one")
-    full, found = (
-        measurements.block_losses(series[quantizer], inputs)[checkpoint].astype(np.float64)
-        for quantizer in ("fp", "gptq-3bit")
-    )
-    match metric:
-        case "loss":
-            return found
-        case "loss_increase":
-            return found - full
-    count = len(full)
-    ratio = found.sum() / full.sum() - 1
-    without = (found.sum() - found) / (full.sum() - full) - 1
-    return count * ratio - (count - 1) * without
 
 
 @pytest.mark.parametrize("follows", ["loss", "rate"])

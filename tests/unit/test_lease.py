@@ -9,7 +9,7 @@ from subprocess import PIPE, Popen
 import psutil
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import lease, processes
+from ptq_dynamics.engine import lease, subprocesses
 from support import artifacts, differing, wait_until
 from toy import Toy
 
@@ -112,10 +112,10 @@ def test_a_process_that_was_stopped_for_long_does_not_harm_what_another_made(toy
 
 PARENT = """
 import os, sys
-from ptq_dynamics.engine import processes
+from ptq_dynamics.engine import subprocesses
 inner = "import subprocess, sys, time; subprocess.Popen(['sleep', '600']); time.sleep(600)"
 print("starts", flush=True)
-processes.run([sys.executable, "-c", inner], os.environ)
+subprocesses.run([sys.executable, "-c", inner], os.environ)
 """
 
 
@@ -130,5 +130,5 @@ def test_what_a_job_started_ends_with_it_when_it_is_killed():
 
 
 def test_what_a_command_prints_and_its_status_are_kept():
-    done = processes.run(["sh", "-c", "echo out; echo err >&2; exit 3"], dict(os.environ))
+    done = subprocesses.run(["sh", "-c", "echo out; echo err >&2; exit 3"], dict(os.environ))
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)

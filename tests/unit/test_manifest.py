@@ -2,13 +2,16 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import record
 from ptq_dynamics.engine.manifest import Manifest, describe, read
+from ptq_dynamics.engine.paths import RECORD, beside
 from support import visible
 
 names = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}\.bin", fullmatch=True)
@@ -126,6 +129,13 @@ def test_what_is_no_manifest_is_a_problem(tmp_path, text, words):
 def test_a_missing_manifest_is_a_problem(tmp_path):
     with pytest.raises(Problem, match=r"manifest\.json is missing; build it"):
         read(tmp_path / "manifest.json")
+
+
+def test_the_hint_for_a_missing_manifest_names_its_scale():
+    path = "figures/no-such-scale/fig04.manifest.json"
+    for reader in (read, lambda place: record.read(beside(place, RECORD))):
+        with pytest.raises(Problem, match=f"snakemake {path} --config scale=no-such-scale$"):
+            reader(Path(path))
 
 
 def test_values_that_json_cannot_hold_are_refused(tmp_path):

@@ -11,8 +11,16 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.measure import answers, measurements
-from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, FULL_PRECISION, LOSSES, MEAN, OUTCOMES
-from ptq_dynamics.measure.settings import Asked
+from ptq_dynamics.measure.names import (
+    ACCURACY,
+    DEGRADATION,
+    FULL_PRECISION,
+    LOSSES,
+    MEAN,
+    OUTCOMES,
+    VALUES,
+)
+from ptq_dynamics.measure.series import Asked
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, figure, plan, python, tiny_config
@@ -46,7 +54,7 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, r
     job = workspace.plan.measuring.measure("trunk", method, "all", 100)
     found, source = (workspace.build(job), trunk) if method == "fp" else (rtn, rtn)
     losses, points = load_file(found.file(LOSSES)), Trajectory([found]).checkpoints
-    planned = workspace.plan.site.timeline.measured("trunk")
+    planned = workspace.plan.site.planned["trunk"].measured
     assert [(point.id, point.step) for point in points] == planned
     assert losses.keys() == {point.id for point in points}
     for point in points:
@@ -57,16 +65,37 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, r
     assert len(set(found.facts["digests"].values())) == len(points)
 
 
-@pytest.fixture(scope="module", params=["bfloat16", "float16"])
-def halves(workspace, trunk, tmp_path_factory, request):
-    """Workspaces with a trunk in half precision, and with the same weights in float32."""
+def test_the_divergence_of_quantized_predictions_is_that_of_their_distributions(
+    workspace, trunk, rtn, blocks, tmp_path
+):
+    place = workspace.beside(tmp_path, None, "trunk")
+    job = place.plan.measuring.measure("trunk", "rtn3", "all", 100)
+    built = place.build(job, metrics=({"metric": "kl_divergence"},))
+    found = measurements.read(built.file(VALUES)).set_index("checkpoint_id")
+    assert [*found.index] == [point.id for point in Trajectory([rtn]).checkpoints]
+    for name, row in found.iterrows():
+        folders = trunk.folder / name, rtn.folder / name
+        p, q = (
+            AutoModelForCausalLM.from_pretrained(folder)(blocks[:, :-1]).logits.double().softmax(-1)
+            for folder in folders
+        )
+        means = (p * (p / q).log()).sum(-1).mean(1)
+        assert row.metric == "kl_divergence" and row.value == pytest.approx(
+            means.mean().item(), rel=1e-5
+        )
+        assert row.stderr == pytest.approx((means.std() / len(means) ** 0.5).item(), rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def halves(workspace, trunk, tmp_path_factory):
+    """Workspaces with a trunk in bfloat16, and with the same weights in float32."""
     found = []
-    for dtype in (request.param, "float32"):
+    for dtype in ("bfloat16", "float32"):
         place = workspace.beside(tmp_path_factory.mktemp(dtype), None, "trunk")
         folder = place.folder / place.plan.trajectories.train("trunk").folder
         for point in Trajectory([trunk]).checkpoints:
             model = AutoModelForCausalLM.from_pretrained(trunk.folder / point.id)
-            model.to(getattr(torch, request.param)).to(getattr(torch, dtype))
+            model.bfloat16().to(getattr(torch, dtype))
             model.save_pretrained(folder / point.id)
         path = folder / "manifest.json"
         path.write_text(manifest.describe(folder, path, trunk.facts).text())
@@ -111,7 +140,7 @@ def test_rounded_models_keep_their_dtype(halves, blocks):
     found = halves[0].build(halves[0].plan.measuring.measure("trunk", "rtn3", "all", 100))
     for name, losses in load_file(found.file(LOSSES)).items():
         model = AutoModelForCausalLM.from_pretrained(found.folder / name)
-        assert model.dtype in (torch.bfloat16, torch.float16)
+        assert model.dtype == torch.bfloat16
         assert torch.equal(torch.from_numpy(losses), models.block_losses(model, blocks, 8)), name
 
 

@@ -5,7 +5,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import packages, splits, tokens
 from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.corpus.splits import HELD_OUT
-from ptq_dynamics.graph.paper import regimes
+from ptq_dynamics.plan.regimes import regimes
 from support import RUNS, SCALE, artifacts, differing, edit_yaml, one_line, plan, tiny_config
 from transformers import AutoTokenizer
 
@@ -147,7 +147,7 @@ def with_mix(folder, **changes):
 
 
 def test_a_branch_counts_the_epochs_of_its_own_text(tmp_path):
-    numbers = dict(regimes(plan("smoke", with_mix(tmp_path, train=777))))
+    numbers = dict(regimes(plan("smoke", with_mix(tmp_path, train=777)).site.planned))
     assert numbers["phase"].epochs == pytest.approx(8 * 4 * 16 / 777)
     ratio = numbers["phase"].tokens_per_parameter / numbers["branch"].tokens_per_parameter
     assert ratio == pytest.approx(1)

@@ -119,14 +119,6 @@ def results(name, folder, calibration):
     return dict(found.weights), errors, models.block_losses(model, calibration.tokens, 4)
 
 
-def test_a_model_is_spread_and_gives_the_same_losses(folder, model, narrow):
-    """What does not fit stays on the disk, as it would stay on other devices."""
-    spread = models.load(folder, torch.float32)
-    assert "disk" in spread.hf_device_map.values()
-    assert any(weight.device.type == "meta" for weight in spread.parameters())
-    assert torch.equal(losses(spread), losses(model))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_quantizers_do_the_same_to_a_model_that_is_spread(

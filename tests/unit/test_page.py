@@ -3,12 +3,9 @@
 import json
 from html.parser import HTMLParser
 
-import pytest
 from jinja2 import Environment, StrictUndefined
 from ptq_dynamics.claims.formats import Number, Table
-from ptq_dynamics.engine import manifest
-from ptq_dynamics.report.page import _claims, _table
-from ptq_dynamics.report.planning import TEMPLATE
+from ptq_dynamics.plan.page_job import TEMPLATE
 
 ODD = "</script><b a='1'>&amp; \"ü\" \u2028"
 
@@ -58,26 +55,3 @@ def test_odd_words_come_out_as_they_are_and_numbers_as_exact_as_they_are():
     assert found.values[4] == repr(1 / 3) and found.values[6] == "12345"
     assert found.held["points-fig04"] == {**points, "manifest": "m", "title": ODD}
     assert found.held["held"] == {"jobs": {ODD: [1, None]}}
-
-
-@pytest.fixture
-def tables(tmp_path):
-    (tmp_path / "t.csv").write_text("Curve,Loss,Loss (error),Tokens\na,3.5,0.25,512\nb,,,x\n")
-    (tmp_path / "claims.csv").write_text(
-        "No.,Claim,Outcome,Number,Measured,Measured (error)\n"
-        "1,First,open,one,1.5,0.5\n,,,two,2.5,\n,Second,shown,three,,\n"
-    )
-    return manifest.describe(tmp_path, tmp_path / "manifest.json", {})
-
-
-def test_errors_stand_with_their_values(tables):
-    found = _table(tables, "t", "t")
-    assert found.heads == ["Curve", "Loss", "Tokens"]
-    assert found.rows == [["a", Number(3.5, 0.25), "512"], ["b", None, "x"]]
-
-
-def test_claims_have_the_rows_of_their_numbers(tables):
-    first, second = _claims(_table(tables, "claims", "Claims"))
-    assert (first["number"], first["says"], first["outcome"]) == ("1", "First", "open")
-    assert [row[0] for row in first["table"].rows] == ["one", "two"]
-    assert (second["number"], second["table"].rows) == ("", [["three", None]])

@@ -11,7 +11,7 @@ from ptq_dynamics.config import scales
 from ptq_dynamics.train.averages.windows import Tails
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
-from support import ROOT, edit_yaml, figure, plan, tiny_config
+from support import ROOT, edit_yaml, figure, one_line, plan, tiny_config
 
 SCALES = scales(ROOT / "config")
 
@@ -58,10 +58,10 @@ def test_the_peak_rates_are_the_papers(rate):
 
 
 def test_lawa_averages_the_last_checkpoints_every_500_steps():
-    timeline = at("paper").site.timeline
-    checkpoints = {point.step for point in timeline.checkpoints("constant-3e-3")}
+    planned = at("paper").site.planned
+    checkpoints = {point.step for point in planned["constant-3e-3"].checkpoints}
     for window in (5, 20):
-        points = timeline.measured(f"lawa-{window}")
+        points = planned[f"lawa-{window}"].measured
         steps = {point.id: point.step for point in points}
         assert min(steps.values()) >= 500 * window
         assert max(steps.values()) == 190_000
@@ -108,8 +108,7 @@ def test_held_out_text_is_that_of_the_paper_or_so_many_blocks(
     scale, validation, calibration, probe
 ):
     found = at(scale).site.config
-    runs = found.runs.runs.values()
-    contexts = {run.model_shape(at(scale).site.timeline).context for run in runs}
+    contexts = {run.shape.context for run in at(scale).site.planned.runs}
     assert contexts == set(validation)
     for context, blocks in validation.items():
         assert found.scale.evaluation.count(context) == blocks
@@ -122,19 +121,19 @@ def test_held_out_text_is_that_of_the_paper_or_so_many_blocks(
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
-    timeline = at(scale).site.timeline
-    for name in timeline.trajectories:
-        measured, points = timeline.measured(name), timeline.checkpoints(name)
+    planned = at(scale).site.planned
+    for name, trajectory in planned.items():
+        measured, points = trajectory.measured, trajectory.checkpoints
         assert set(measured) <= set(points), name
         assert (measured[0], measured[-1]) == (points[0], points[-1]), name
         steps = [point.step for point in measured if point.step is not None]
-        if isinstance(timeline.trajectories[name], Tails):
-            assert set(steps) == {timeline.measured("constant-3e-3")[-1].step}, name
+        if isinstance(planned.entries[name], Tails):
+            assert set(steps) == {planned["constant-3e-3"].measured[-1].step}, name
         else:
             assert steps == sorted(set(steps)), name
         for found in (measured, points):
             assert len({point.id for point in found}) == len(found), name
-        assert [point for part in timeline.shards(name).values() for point in part] == measured
+        assert [point for part in trajectory.shards.values() for point in part] == measured
 
 
 # Jobs
@@ -196,3 +195,21 @@ def test_the_order_of_curves_decides_neither_claims_nor_the_table_of_measurement
     for find in (lambda each: each.figures.collect(), lambda each: each.claims.judge()):
         assert find(before).spec == find(after).spec
     assert before.figures.figure("fig07").spec != after.figures.figure("fig07").spec
+
+
+BRANCH = {"trajectory": "branch", "seed": "100", "shard": "all"}
+
+
+def test_what_no_figure_shows_is_planned_by_its_name(tmp_path):
+    made = plan("smoke", tiny_config(tmp_path))
+    measure, probe = {**BRANCH, "quantizer": "rtn3"}, {**BRANCH, "probe": "spectrum"}
+    assert made.job("measure", **measure).settings.quantizer.bits == 3
+    assert made.job("curvature", **probe).settings.eigenvalues == 5
+    for rule, names, wrong in [
+        ("measure", measure, {"quantizer": "rtn9"}),
+        ("measure", measure, {"trajectory": "twig"}),
+        ("measure", measure, {"shard": "more"}),
+        ("curvature", probe, {"probe": "sharp"}),
+    ]:
+        with one_line(*wrong, *map(repr, wrong.values())):
+            made.job(rule, **names | wrong)

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from ptq_dynamics.cli.sweep import prepare
 from ptq_dynamics.config import load, read
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.paper import NUMBERS, Dimensionless, regimes
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.regimes import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
 
 SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))
@@ -18,7 +18,7 @@ FAR = ["decay-lambda-0.1", "decay-lambda-0.05"]
 
 
 def numbers(of):
-    return dict(regimes(of))
+    return dict(regimes(of.site.planned))
 
 
 @pytest.fixture
@@ -54,14 +54,15 @@ def test_the_papers_numbers_are_those_of_its_recipes():
 
 def test_rates_and_weight_decay_have_their_factors(changed):
     before, after = numbers(changed(factors(1, 1, []))), changed(factors(5, 10))
-    timeline, runs = after.site.timeline, after.site.config.runs.runs
+    runs = after.site.planned
     schedule = after.trajectories.train("wsd-1e-2").settings.schedule
     assert schedule.peak == pytest.approx(5e-2)
     # AdamW with independent decay has both, so that a step takes as much more as AdamW's does.
     for name, decay in (("wsd-1e-2", 1), ("adamc-3e-3", 1), ("decay-lambda-0.01", 0.5)):
-        assert runs[name].optimizer_in(timeline).weight_decay == pytest.approx(decay)
+        assert runs.run(name).optimizer.weight_decay == pytest.approx(decay)
     found = numbers(after)
-    controlled = [name for name in found if runs and name not in after.site.config.runs.families]
+    families = after.site.config.families.runs
+    controlled = [name for name in found if name not in families]
     assert len(controlled) > 50
     for name in controlled:
         assert found[name].e_folds == pytest.approx(50 * before[name].e_folds), name

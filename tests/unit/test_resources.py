@@ -2,7 +2,7 @@
 
 import pytest
 from ptq_dynamics.config import scales
-from ptq_dynamics.graph.site import COMPUTING, PLACES
+from ptq_dynamics.plan.site import COMPUTING, PLACES
 from support import ROOT, plan
 
 

@@ -10,11 +10,11 @@ from drawing import Inputs
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.claims.controlled import RAINBOW
+from ptq_dynamics.claims.definitions import CLAIMS
 from ptq_dynamics.claims.formats import Number, Table, as_csv, as_latex, as_markdown
-from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.config import load
 from ptq_dynamics.engine.execute import execute
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from support import ROOT, specification
 from support import plan as planned
 
@@ -148,6 +148,6 @@ def test_every_row_of_the_headline_is_measured_under_both_widths():
 def test_a_scale_may_show_fewer_seeds_in_a_figure():
     choice = {"scale": "workstation", "seed": 201, "more_seeds": [202, 203], "figures": "all"}
     plan = Plan(load(choice, ROOT / "config"), ROOT)
-    every, shown = plan.site.config.figures, plan.site.timeline.seeds_shown
-    found = [shown("wsd-3e-3", every[name].headline) for name in ("fig04", "fig09", "fig22")]
-    assert [*map(len, found)] == [3, 2, 1] and len(shown("wsd-3e-3", 1)) == 1
+    figures, run = plan.site.config.figures, plan.site.planned["wsd-3e-3"]
+    seeds = [run.seeds_shown(figures[name].headline) for name in ("fig04", "fig09", "fig22")]
+    assert [*map(len, seeds)] == [3, 2, 1] and len(run.seeds_shown(1)) == 1

@@ -16,7 +16,7 @@ from ptq_dynamics.train.optimizers.adamw import AdamC, AdamW, IndependentAdamW
 from ptq_dynamics.train.optimizers.ademamix import AdEMAMix
 from ptq_dynamics.train.optimizers.lion import Lion
 from ptq_dynamics.train.optimizers.schedulefree import ScheduleFree
-from ptq_dynamics.train.train import Trainer
+from ptq_dynamics.train.trainer import COLUMNS, Trainer
 from ptq_dynamics.train.trajectory import Trajectory, step_id
 from safetensors.torch import load_file
 from schedulefree import AdamWScheduleFree
@@ -363,7 +363,7 @@ def test_checkpoints_are_what_hugging_face_tools_load(trunk, settings):
 
 def test_the_curve_holds_every_logged_step(trunk, settings, make, data):
     rows = curve(trunk.folder)
-    assert tuple(rows[0]) == train.COLUMNS
+    assert tuple(rows[0]) == COLUMNS
     assert [int(row["step"]) for row in rows] == list(range(2, 25, 2))
     trainer = make()
     losses = [trainer.update(data.at(step)) for step in range(4)]

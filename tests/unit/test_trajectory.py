@@ -9,7 +9,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.measure.measurements import KEY, join
 from ptq_dynamics.measure.names import LOSSES
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.series import Series
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file

@@ -121,13 +121,13 @@ def test_what_cannot_be_typeset_is_told_in_one_line(text_of, line, words):
 @pytest.fixture(scope="module")
 def settings():
     """Of the paper of scale smoke with all figures."""
-    return plan("smoke").typeset(ROOT / "config").settings
+    return plan("smoke").paper.typeset().settings
 
 
 def test_numbers_of_the_configuration_are_those_of_the_plan(settings):
     numbers, smoke = settings.told["numbers"], plan("smoke")
-    scale, run = smoke.site.config.scale, smoke.site.config.runs.runs["constant-3e-3"]
-    blocks, trained = scale.evaluation.blocks, run.trained(smoke.site.timeline)
+    scale, run = smoke.site.config.scale, smoke.site.planned.run("constant-3e-3")
+    blocks, trained = scale.evaluation.blocks, run.trained
     assert numbers["scale.validation-tokens"] == blocks * scale.models["main"].context
     assert numbers["runs.constant-3e-3.batch-tokens"] == trained.batch * trained.context
     assert numbers["paper.scale.steps"] == 190_000
@@ -145,7 +145,7 @@ def test_all_figures_are_told_and_why_some_are_not_drawn(tmp_path):
         folder / "scales/smoke.yaml",
         lambda found: found["regime"].update(left_out={"amber": "it is too long"}),
     )
-    told = plan("smoke", folder, figures=["fig04"]).typeset(folder).settings
+    told = plan("smoke", folder, figures=["fig04"]).paper.typeset().settings
     missing = {name: each["missing"] for name, each in told.told["figures"].items()}
     written = plan("smoke").site.config.figures.items()
     assert [*missing] == [name for name, figure in written if figure.group is None]
@@ -156,7 +156,7 @@ def test_all_figures_are_told_and_why_some_are_not_drawn(tmp_path):
 
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_scale(scale):
-    told = plan(scale).typeset(ROOT / "config").settings
+    told = plan(scale).paper.typeset().settings
     numbers = told.told["numbers"]
     texts = [path.read_text() for path in ROOT.glob("paper/**/*.typ")]
     cited = {key for text in texts for key in re.findall(r'\bnum\("([^"]+)"\)', text)}

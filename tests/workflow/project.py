@@ -13,11 +13,11 @@ from subprocess import CompletedProcess, run
 from typing import Any
 
 from ptq_dynamics.config import scales
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from support import ROOT, plan
 
 # Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow
-FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig06 fig07")
+FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig07")
 SEED = 201
 TABLE = "results/smoke/measurements.csv"
 COLLECTED = "results/smoke/measurements.manifest.json"
@@ -31,8 +31,6 @@ DESCRIBED = (".zenodo.json", "README.md", "CITATION.cff", "LICENSE", "NOTICE")
 PARTS = ("Snakefile", "pyproject.toml", "config", "paper", "profiles", "workflow", *DESCRIBED)
 # Of these folders, what is built.
 BUILT = {"workflow": ["__pycache__"], "paper": scales(ROOT / "config")}
-
-Edits = Mapping[str, bytes | None]
 
 
 @dataclass
@@ -108,6 +106,10 @@ class Project:
             check=False,
         )
 
+    def ptq(self, *words: str | Path) -> CompletedProcess[str]:
+        """Run the command of the package in this copy."""
+        return self.process([sys.executable, "-m", "ptq_dynamics.cli", *map(str, words)])
+
     def build(self, **options: Any) -> str:
         """Build what is missing or stale; what Snakemake printed."""
         done = self.snakemake(**options)
@@ -124,8 +126,7 @@ class Project:
     def status(self, figures: str = "", *options: str) -> list[dict[str, str]]:
         """State of every result of the chosen figures, as the command has it."""
         choice = ["--scale", "smoke", "--figures", figures or self.figures, "--json", *options]
-        command = [sys.executable, "-m", "ptq_dynamics.cli", "status", *choice]
-        done = self.process([*command, *(["--deep"] if self.deep else [])])
+        done = self.ptq("status", *choice, *(["--deep"] if self.deep else []))
         found = json.loads(done.stdout or "[]")
         fresh = {each["state"] for each in found} == {"up to date"}
         assert done.returncode == (not fresh) and found, done.stdout + done.stderr

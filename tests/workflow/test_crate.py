@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,8 +21,7 @@ METADATA = "ro-crate-metadata.json"
 
 
 def command(project, place):
-    verb = [sys.executable, "-m", "ptq_dynamics.cli", "dev", "crate", "--scale", "smoke"]
-    return project.process([*verb, str(place)])
+    return project.ptq("dev", "crate", "--scale", "smoke", place)
 
 
 @pytest.fixture(scope="module")

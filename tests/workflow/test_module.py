@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from subprocess import run
 
 import pytest
@@ -46,13 +45,6 @@ def importing(tmp_path):
     return tmp_path
 
 
-def test_a_workflow_that_imports_this_one_plans_its_jobs(importing):
-    status, said = snakemake(importing, "-n", "--quiet", "rules")
-    assert status == 0, said[-2000:]
-    for rule in ("corpus", "train", "measure", "figure"):
-        assert f"dynamics_{rule} " in said
-
-
 def test_a_workflow_that_imports_this_one_brings_its_own_configuration(importing):
     shutil.copytree(ROOT / "config", importing / "config")
     runs = importing / "config/runs.yaml"
@@ -84,6 +76,6 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
 def test_a_command_does_not_run_the_code_of_another_checkout(tmp_path, arguments):
     this = {"PYTHONPATH": str(ROOT / "workflow")}
     other = Project.copy(tmp_path / "other", environment=this)
-    done = other.process([sys.executable, "-m", "ptq_dynamics.cli", *arguments])
+    done = other.ptq(*arguments)
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
     assert f"that of another checkout, {ROOT}; set PYTHONPATH=workflow" in done.stderr

@@ -130,15 +130,6 @@ def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
     assert "measure/last-2/seed-7/fp/step-0000120" in again
 
 
-def test_the_shortest_text_in_short_paragraphs_is_enough(trained, tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("Many words.\n\n" * 1667)
-    call = ("--last", "1", "--methods", "rtn", "--bits", "4", "--text", str(text))
-    done, _ = measure(trained, tmp_path / "out", *call)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "rtn-4bit, on 2,176 tokens" in done.stdout
-
-
 def test_the_picture_is_traced_to_the_files_of_checkpoints(measured):
     out, _, _ = measured
     picture = str(out / PICTURE)

@@ -180,6 +180,94 @@ class Truncation(InProcess):
         "measure/rainbow-002/seed-201/truncation-4bit/all",
     ),
     Recipe(
+        "probe",
+        "curvature/probes/form.py",
+        '''"""A random quadratic form of the Hessian."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from ptq_dynamics.base.fields import Count
+from ptq_dynamics.curvature.probes import Probe, ProbeSettings
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.measure.metrics import Column
+
+if TYPE_CHECKING:
+    from ptq_dynamics.curvature.hessian import LossHessian, Value
+
+
+class FormSettings(ProbeSettings):
+    """Directions."""
+
+    directions: int
+
+
+class Form(Probe):
+    """The mean over `directions`."""
+
+    columns: ClassVar[tuple[Column, ...]] = (Column("form", "Form", "Curvature (nats)"),)
+    stage: ClassVar[str] = "curvature.probes.form"
+    settings: ClassVar[type[ProbeSettings]] = FormSettings
+
+    kind: Literal["form"]
+    directions: Count
+
+
+def run(context: Context[FormSettings]) -> Mapping[str, object]:
+    """Write it."""
+    from ptq_dynamics.curvature.hessian import run_probe
+
+    return run_probe(context, forms)
+
+
+def forms(hessian: "LossHessian", settings: FormSettings) -> "Iterator[Value]":
+    """One value."""
+    import torch
+
+    from ptq_dynamics.curvature.hessian import gaussian
+
+    generator = torch.Generator().manual_seed(settings.seed)
+    draws = (gaussian(hessian.like, generator) for _ in range(settings.directions))
+    values = [float(hessian.form(v).mean()) for v in draws]
+    yield "form", sum(values) / len(values), None
+''',
+        {
+            "scales/smoke.yaml": {
+                "curvature.probes": [
+                    {"kind": "sharpness", "trace_samples": 4},
+                    {"kind": "spectrum", "eigenvalues": 5},
+                    {"kind": "form", "directions": 2},
+                ]
+            }
+        },
+        figure("over_tokens", {"Branch": ["rainbow-002"]}, ["form"]),
+        "curvature/rainbow-002/seed-201/form/all",
+    ),
+    Recipe(
+        "metric",
+        "measure/metrics/surprise.py",
+        '''"""The largest loss of a block."""
+
+from typing import ClassVar, Literal
+
+from ptq_dynamics.measure.metrics import Column, Measured, ModelMetric
+
+
+class Surprise(ModelMetric):
+    """The largest."""
+
+    columns: ClassVar[tuple[Column]] = (Column("surprise", "Surprise", "Loss (nats/token)"),)
+    metric: Literal["surprise"] = "surprise"
+
+    def measure(self, measured: Measured) -> tuple[float, float | None]:
+        """Over blocks."""
+        return float(measured.losses.max()), None
+''',
+        {},
+        figure("over_tokens", {"Branch": ["rainbow-036"]}, ["surprise"]),
+        "measure/rainbow-036/seed-201/fp/all",
+    ),
+    Recipe(
         "layout",
         "figures/layouts/plain.py",
         '''"""Every metric over tokens, and nothing besides."""
@@ -216,9 +304,8 @@ class Plain(Layout):
 
 from typing import Literal
 
-from ptq_dynamics.train.averages import OfOne
+from ptq_dynamics.train.averages import OfOne, SourcePoints, Steps
 from ptq_dynamics.train.settings import Mean, Member
-from ptq_dynamics.train.timeline import Timeline
 
 
 class Ends(OfOne):
@@ -226,9 +313,9 @@ class Ends(OfOne):
 
     ends: Literal["both"]
 
-    def means(self, timeline: Timeline) -> list[Mean]:
+    def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
         """One."""
-        first, *_, last = timeline.measured(self.trajectory)
+        first, *_, last = source.measured
         members = tuple(Member("trajectory", point.id, 1.0) for point in (first, last))
         return [Mean(last.id, last.step, members)]
 ''',

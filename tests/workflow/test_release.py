@@ -13,12 +13,12 @@ from ptq_dynamics.provenance.released import SUMS, folders, pack
 from support import ROOT
 
 RUN = "results/smoke/train/constant-3e-3/seed-201"
+FIGURE = "pythia"  # of few jobs
+AUDIT = ("audit", "--scale", "smoke")
 
 
 def command(project, *arguments):
-    choice = ["--scale", "smoke", "--figures", project.figures]
-    verb = [sys.executable, "-m", "ptq_dynamics.cli", arguments[0], *choice]
-    return project.process([*verb, *map(str, arguments[1:])])
+    return project.ptq(*arguments, "--scale", "smoke", "--figures", project.figures)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_what_differs_in_another_checkout_is_named_and_stays_away(built, tmp_pat
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """A commit of the project in which all of one figure is built."""
-    project = Project.copy(tmp_path_factory.mktemp("repository") / "project", figures="fig06")
+    project = Project.copy(tmp_path_factory.mktemp("repository") / "project", figures=FIGURE)
     shutil.copy2(ROOT / ".gitignore", project.folder)
     who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "All"]):
@@ -111,12 +111,11 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
         results, pictures = folders("smoke")
         kept = {path.name for path in results.iterdir()}
         drawn = {path.name for path in pictures.iterdir()}
-    assert drawn == {"README.md", "fig06.png", "fig06.csv", "fig06.record.json"}
+    assert drawn == {"README.md", *(f"{FIGURE}.{each}" for each in ("png", "csv", "record.json"))}
     assert kept >= {RELEASE, SUMS, "claims.json", "paper.pdf", "tables", "cost.md"}
     checked = repository.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    verb = [sys.executable, "-m", "ptq_dynamics.cli", "trace", str(pictures / "fig06.csv")]
-    traced = repository.process(verb)
+    traced = repository.ptq("trace", pictures / f"{FIGURE}.csv")
     assert traced.returncode == 0 and "matches its record" in traced.stdout
 
 
@@ -124,17 +123,16 @@ def test_an_audit_names_commits_that_the_branch_lacks(repository):
     """As after a rebase, or a squash."""
     if not (repository.folder / folders("smoke")[0] / SUMS).exists():
         assert command(repository, "release").returncode == 0
-    audit = [sys.executable, "-m", "ptq_dynamics.cli", "audit", "--scale", "smoke"]
     amend = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-q", "--amend", "-m"]
     # Another commit of the same tree, but only records of this one may be released.
     assert repository.process([*amend, "B"]).returncode == 0
-    said = repository.process(audit)
-    assert said.returncode == 0, said.stdout + said.stderr
+    said = repository.ptq(*AUDIT)
+    assert said.returncode == 0 and said.stdout.endswith("all is well\n"), said.stdout + said.stderr
     done = command(repository, "release")
     assert done.returncode == 1 and "no clean commit of this branch" in done.stderr, done.stderr
     (repository.folder / "README.md").write_text("Other words.")
     assert repository.process([*amend, "C", "README.md"]).returncode == 0
-    said = repository.process(audit)
+    said = repository.ptq(*AUDIT)
     assert said.returncode == 1 and "names commit" in said.stdout, said.stdout + said.stderr
     assert said.stdout.endswith("remove the records and build again\n")
 
@@ -151,8 +149,7 @@ def test_an_audit_of_a_shallow_clone_counts_the_commits_that_it_cannot_know(repo
     assert repository.process(["git", "clone", "-q", *depth]).returncode == 0
     for place in (results, pictures):
         shutil.copytree(repository.folder / place, clone.folder / place)
-    audit = [sys.executable, "-m", "ptq_dynamics.cli", "audit", "--scale", "smoke"]
-    said = clone.process(audit)
+    said = clone.ptq(*AUDIT)
     assert said.returncode == 0, said.stdout + said.stderr
     last = said.stdout.splitlines()[-1]
     assert last.startswith("all else is well; commits of records that cannot be verified: 1 (")

@@ -7,7 +7,7 @@ import pytest
 from browser import MISSING, browser, program
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import rerun
-from ptq_dynamics.report.planning import PAGE
+from ptq_dynamics.report.page import PAGE
 from support import edit_yaml
 
 RESULTS = "results/smoke"
@@ -71,13 +71,13 @@ def test_every_figure_is_shown_as_it_was_drawn_with_its_caption(project, page):
 
 
 def test_points_are_sorted_by_a_key_and_by_a_click(project, page):
-    page.run("document.querySelector('#fig06 .points').open = true")
+    page.run("document.querySelector('#fig07 .points').open = true")
     page.run(WAIT)
-    heads = "[...document.querySelectorAll('#fig06 thead th')]"
+    heads = "[...document.querySelectorAll('#fig07 thead th')]"
     at = page.run(f"{heads}.findIndex((e) => e.textContent === 'y')")
-    known = sorted(float(row["y"]) for row in drawn(project, "fig06") if row["y"])
+    known = sorted(float(row["y"]) for row in drawn(project, "fig07") if row["y"])
     values = (
-        f"[...document.querySelectorAll('#fig06 tbody tr')].map((row) => row.cells[{at}])"
+        f"[...document.querySelectorAll('#fig07 tbody tr')].map((row) => row.cells[{at}])"
         ".map((cell) => cell.textContent).filter(Boolean).map(Number)"
     )
     assert page.run(values) != known
@@ -121,9 +121,15 @@ def test_a_point_opens_its_trace(project, page):
     page.press("Escape")
 
 
-def test_a_claim_opens_its_numbers(page):
-    assert page.run("document.querySelectorAll('.claim').length") > 15
-    assert page.run("document.querySelectorAll('.claim tbody tr').length") > 15
+def test_a_claim_opens_its_numbers(project, page):
+    with (project.folder / RESULTS / "tables/claims.csv").open(newline="") as file:
+        rows = [*csv.DictReader(file)]
+    names = [row["Claim"] for row in rows if row["Claim"]]
+    assert len(names) == page.run("document.querySelectorAll('.claim').length") > 15
+    shown = page.run("[...document.querySelectorAll('.claim tbody tr')].map((e) => e.innerHTML)")
+    for row, cells in zip(rows, shown, strict=True):
+        errors = [head for head in row if head.endswith("(error)") and row[head]]
+        assert row["Measured"] in cells and cells.count(" ± ") == len(errors), row
     page.run("document.querySelector('.claim summary').click()")
     assert page.run("document.querySelector('.claim').open")
 

@@ -1,17 +1,15 @@
 """The whole graph at scale smoke through the real Snakemake."""
 
 import re
-import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 from project import SNAKEMAKE, TABLE, Project
-from ptq_dynamics.engine import manifest, record
-from ptq_dynamics.graph.site import PLACES
+from ptq_dynamics.engine import record
 from ptq_dynamics.measure import measurements
+from ptq_dynamics.plan.site import PLACES
 from safetensors.numpy import load_file
-from support import ROOT, plan
+from support import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -94,38 +92,6 @@ def test_the_table_holds_what_every_evaluation_measured(built):
     assert rows.stderr.to_numpy()[known] == pytest.approx(errors, rel=1e-6)
 
 
-def test_a_figure_shows_its_measurements(built):
-    table = measurements.read(built.folder / TABLE)
-    drawn = pd.read_csv(built.folder / "figures/smoke/fig04.csv")
-    drawn = drawn[(drawn.panel == "a") & (drawn.axis == "left")]
-    wanted = table[(table.metric == "quantization_error") & (table.bits == 4)]
-    wanted = wanted[wanted.trajectory.isin(drawn.segment)]
-    # Of the trunk's points, those where cooldowns branch off are measured with the cooldowns.
-    trunk, branches = drawn[drawn.curve == "Stable"], drawn[drawn.curve == "Decay"]
-    starts = branches.sort_values("x").drop_duplicates("segment")
-    assert set(starts.x) <= set(trunk.x)
-    measured = wanted[wanted.trajectory == trunk.segment.iloc[0]]
-    assert set(trunk.x) == set(measured.tokens) | set(starts.x)
-    # In per cent.
-    values = {(row.trajectory, row.tokens): 100 * row.value for row in wanted.itertuples()}
-    values |= {(trunk.segment.iloc[0], row.x): row.y for row in starts.itertuples()}
-    assert len(values) == len(drawn)
-    for row in drawn.itertuples():
-        assert row.y == pytest.approx(values[row.segment, row.x], rel=1e-12), row
-
-
-def test_branches_begin_with_the_bytes_of_their_trunk(built):
-    for name in ("rainbow-036", "wsd-3e-3"):
-        branch = built.plan.site.config.runs.runs[name]
-        first, _ = branch.ends(built.plan.site.timeline)
-        here, there = (
-            manifest.read(built.folder / built.plan.trajectories.train(run).manifest)
-            for run in (name, branch.trunk)
-        )
-        file = f"step-{first:07d}/model.safetensors"
-        assert here.files[file] == there.files[file], name
-
-
 def test_a_second_build_runs_no_job(built):
     before = {path: path.stat().st_mtime_ns for path in results(built)}
     assert "Nothing to be done" in built.build()
@@ -139,15 +105,7 @@ def test_every_rule_is_written_out_and_every_figure_is_a_target(built):
     written = re.findall(r"^rule (\w+):", "".join(path.read_text() for path in files), re.M)
     assert sorted(written) == sorted(listed) and {*PLACES} <= {*listed}
     assert "good condition" in built.process([SNAKEMAKE, "--lint"]).stderr
-    one = built.snakemake("-n", targets=("figures/smoke/fig06.manifest.json",))
+    known = built.ptq("plan", "--scale", "paper")
+    assert known.returncode == 0 and re.search(r"^figure ", known.stdout, re.M), known.stderr
+    one = built.snakemake("-n", targets=("figures/smoke/fig07.manifest.json",))
     assert one.returncode == 0 and "Nothing to be done" in one.stdout + one.stderr
-
-
-@pytest.mark.parametrize("scale", ["smoke", "laptop", "gpu", "paper"])
-def test_every_figure_can_be_planned_at_every_scale(built, scale):
-    figures = plan(scale, built.folder / "config").site.config.figures
-    command = [sys.executable, "-m", "ptq_dynamics.cli", "plan", "--scale", scale]
-    done = built.process([*command, "--figures", "all"])
-    said = done.stdout + done.stderr
-    assert done.returncode == 0 and "Traceback" not in said, said[-2000:]
-    assert len(figures) > 25 and re.search(rf"^figure +{len(figures)}\b|^figure ", said, re.M), said

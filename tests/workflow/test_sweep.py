@@ -2,7 +2,6 @@
 
 import csv
 import shutil
-import sys
 
 import pytest
 import yaml
@@ -11,7 +10,7 @@ from project import Project
 SWEEP = {
     "scale": "smoke",
     "seed": 201,
-    "runs": ["wsd-3e-3", "wsd-1e-3"],
+    "runs": ["wsd-3e-3", "rainbow-172"],
     "trunk": "constant-3e-3",
     "candidates": {
         "as-it-is": {},
@@ -32,7 +31,7 @@ def test_a_sweep_tabulates_losses_of_candidates_that_differ_as_it_says(built, tm
         shutil.copytree(
             built.folder / place, project.folder / "results/sweep/regime/as-it-is" / place
         )
-    done = project.process([sys.executable, "-m", "ptq_dynamics.cli", "dev", "sweep", "regime"])
+    done = project.ptq("dev", "sweep", "regime")
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     with (project.folder / "results/sweep/regime.csv").open() as file:
         plain, faster = csv.DictReader(file)
@@ -48,5 +47,5 @@ def test_a_sweep_tabulates_losses_of_candidates_that_differ_as_it_says(built, tm
     last = max(rows, key=lambda row: int(row["step"]))
     assert float(plain["loss_wsd-3e-3"]) == pytest.approx(float(last["value"]), abs=5e-5)
     assert faster["loss_wsd-3e-3"] != plain["loss_wsd-3e-3"]
-    again = project.process([sys.executable, "-m", "ptq_dynamics.cli", "dev", "sweep", "regime"])
+    again = project.ptq("dev", "sweep", "regime")
     assert again.returncode == 0 and ": done in " not in again.stderr

@@ -8,9 +8,9 @@ HERE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.graph import build
-from ptq_dynamics.graph.site import PLACES
-from ptq_dynamics.report.planning import planned
+from ptq_dynamics.config import load
+from ptq_dynamics.plan import Plan, build
+from ptq_dynamics.plan.site import PLACES
 
 ROOT = Path(os.path.relpath(HERE.parent))
 # A project has its own configuration.
@@ -22,7 +22,7 @@ configfile: str(CONFIG / "config.yaml")
 
 try:
     build.prepare(HERE.parent, is_main=workflow.is_main_process)
-    plan = planned(config, CONFIG, ROOT)
+    plan = Plan(load(config, CONFIG), ROOT)
     # Words of figures change no job.
     if workflow.is_main_process:
         build.write_page(plan.site.config.figures, Path(plan.site.pictures))

@@ -4,9 +4,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ptq_dynamics.base.problem import Problem
+
+if TYPE_CHECKING:
+    from huggingface_hub.utils import SafetensorsRepoMetadata
 
 CONFIG = "config.json"
 SAFE = "model.safetensors"
@@ -47,7 +50,7 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def forms(metadata: Any) -> Forms:
+def forms(metadata: "SafetensorsRepoMetadata") -> Forms:
     """Return type and shape of every tensor, from the metadata that huggingface_hub reads."""
     parts = metadata.files_metadata.values()
     return {name: (t.dtype, t.shape) for part in parts for name, t in part.tensors.items()}
@@ -80,7 +83,7 @@ def require_plain_names(place: object, names: Iterable[str]) -> None:
         raise _quantized(place, f"{name}, method {BESIDE[name]}")
 
 
-def _method(about: Any) -> str:
+def _method(about: object) -> str:
     keys = ("quant_method", "quant_algo", "format")
     known = (about.get(key) for key in keys) if isinstance(about, Mapping) else ()
     return str(next(filter(None, known), "unknown"))

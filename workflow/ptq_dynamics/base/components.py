@@ -36,10 +36,15 @@ class OneOf:
     field `by`, or the class name that a function returns, discriminates between them."""
 
     package: str
-    by: str | Callable[[Any], str]
+    by: str | Callable[..., str]
 
-    def __get_pydantic_core_schema__(self, base: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, base: type[BaseModel], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        # Types that are made at run time have no static type.
         kinds: Any = [Annotated[kind, Tag(kind.__name__)] for kind in found(self.package, base)]
+        if len(kinds) < 2:
+            return handler(kinds[0] if kinds else base)
         kind = reduce(or_, kinds)
         by = Field(discriminator=self.by) if isinstance(self.by, str) else Discriminator(self.by)
         return handler.generate_schema(Annotated[kind, by])

@@ -4,10 +4,9 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """Return JSON that is equal for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 

@@ -4,7 +4,7 @@ import difflib
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
-Values = TypeVar("Values", bound=Sequence[Any])
+Values = TypeVar("Values", bound=Sequence[object])
 
 
 class Strict(BaseModel):
@@ -28,7 +28,7 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, data: Any) -> Any:
+    def _known_keys(cls, data: object) -> object:
         known = list(cls.model_fields)
         if not isinstance(data, dict | cls):
             raise ValueError(f"must be a mapping (its keys: {', '.join(known)})")
@@ -64,7 +64,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-def _fraction(value: Any) -> Fraction:
+def _fraction(value: object) -> Fraction:
     try:
         numerator, _, denominator = str(value).partition("/")
         return Fraction(numerator) / Fraction(denominator or "1")

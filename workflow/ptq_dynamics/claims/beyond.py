@@ -21,8 +21,8 @@ from ptq_dynamics.claims.controlled import (
     at_equal_loss,
     loss_gap,
 )
+from ptq_dynamics.claims.definitions import Claim, Row
 from ptq_dynamics.claims.public import PUBLIC
-from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def _at_equal_loss(
 ) -> Row:
     pairs = [(ADAMW, name) for name in ((names,) if isinstance(names, str) else names)]
     plain, other = (
-        sum(data.at_loss(pair[side], pair, quantizer) for pair in pairs) for side in (0, 1)
+        np.sum([data.at_loss(pair[side], pair, quantizer) for pair in pairs], axis=0)
+        for side in (0, 1)
     )
     return Row(f"{BITS[quantizer]} error at equal loss: {beside}", other / plain)
 
@@ -143,7 +144,8 @@ def newer_quantizers(data: "Samples") -> Iterator[Row]:
     every = (*NEWER, *BESIDE, Q4)
     ends = {name: data.end(COOLED, name) for name in every}
     stable = {name: data.over(STABLE, name) for name in every}
-    pooled = sum(ends[name] for name in NEWER) / sum(stable[name] for name in NEWER)
+    pooled = np.sum([ends[name] for name in NEWER], axis=0)
+    pooled = pooled / np.sum([stable[name] for name in NEWER], axis=0)
     yield Row("summed errors of three 4-bit methods: ends of cooldowns / stable run", pooled)
     for name in every:
         yield Row(f"{name} error: ends of cooldowns / stable run", ends[name] / stable[name])

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptq_dynamics.claims.settings import Claim, Row
-from ptq_dynamics.figures.settings import short
+from ptq_dynamics.claims.definitions import Claim, Row
+from ptq_dynamics.figures.labels import short
 from ptq_dynamics.measure.names import FULL_PRECISION, INCREASE, LOSS, SHARPNESS, TRACE
 
 if TYPE_CHECKING:
@@ -148,8 +148,9 @@ def cosine(data: "Samples") -> Iterator[Row]:
     """Under cosine schedules the peak rate matters more than the horizon."""
     rates = ("6e-4", "3e-3")
     errors = {(h, rate): data.end(f"cosine-{h}-{rate}", Q4) for h in HORIZONS for rate in rates}
-    by_rate = sum(errors[h, "6e-4"] for h in HORIZONS) / sum(errors[h, "3e-3"] for h in HORIZONS)
-    last, first = (sum(errors[h, rate] for rate in rates) for h in ("190", "020"))
+    low, high = (np.sum([errors[h, rate] for h in HORIZONS], axis=0) for rate in rates)
+    by_rate = low / high
+    last, first = (np.sum([errors[h, rate] for rate in rates], axis=0) for h in ("190", "020"))
     horizon = np.maximum(last / first, first / last)
     yield Row("4-bit error: effect of the peak rate / effect of the horizon", by_rate / horizon)
     both = ("cosine-190-6e-4", "cosine-190-3e-3")
@@ -162,8 +163,8 @@ def cosine(data: "Samples") -> Iterator[Row]:
 
 def weight_decay(data: "Samples") -> Iterator[Row]:
     """A larger weight decay quantizes better at equal loss."""
-    found = {name: data.number("weight_decay", name) for name in DECAYS if data.has(name, Q4)}
-    yield from at_equal_loss(data, found, "weight decay")
+    decays = {name: data.number("weight_decay", name) for name in DECAYS if data.has(name, Q4)}
+    yield from at_equal_loss(data, decays, "weight decay")
     both = ("decay-lambda-0.01", "decay-lambda-0.001")
     more, less = (f"{data.number('weight_decay', name):g}" for name in both)
     yield loss_gap(data, f"λ {more}", both[0], less, both[1])

@@ -2,37 +2,37 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ptq_dynamics.claims.settings import FOREST
-from ptq_dynamics.figures.settings import PICTURES
-from ptq_dynamics.figures.style import SETTINGS
+from ptq_dynamics.claims.definitions import FOREST, Judged
+from ptq_dynamics.figures.labels import PICTURES
+from ptq_dynamics.figures.style import SETTINGS, Look
 
 # Limits of the axis; intervals may extend beyond.
 LIMITS = (1 / 8, 8.0)
 TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
 # For each scale: marker, the same marker as a letter, and shade of grey.
 MARKS = (("o", "●", "0.0"), ("s", "■", "0.45"), ("^", "▲", "0.65"))
-NOTHING: dict[str, Any] = {"outcome": "not measured", "rows": []}
+NOTHING: Judged = {"outcome": "not measured", "rows": []}  # type: ignore[typeddict-item]
 
 
-def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+def forest(scales: Mapping[str, Sequence[Judged]]) -> Figure:
     """Draw the claims of each scale, as `claims.json` has them, by the scale's name."""
     first = list(next(iter(scales.values())))
     first.sort(key=lambda claim: claim["number"] or 99)
-    by_name = [{each["name"]: each for each in claims} for claims in scales.values()]
+    by_name = [{claim["name"]: claim for claim in claims} for claims in scales.values()]
     rows = [[known.get(claim["name"], NOTHING) for known in by_name] for claim in first]
     mpl.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
     figure = Figure(figsize=(7.0, 0.26 * len(first) + 0.9), layout="constrained")
     axes = figure.add_subplot()
     for row, claims in enumerate(rows):
-        _expected(axes, row, next((each for each in claims if each["rows"]), first[row]))
+        _expected(axes, row, next((claim for claim in claims if claim["rows"]), first[row]))
         for number, ((marker, _, shade), claim) in enumerate(zip(MARKS, claims, strict=False)):
             place = row + 0.3 * (number - (len(scales) - 1) / 2)
             _measured(axes, place, claim, marker, shade)
@@ -61,26 +61,27 @@ def write(figure: Figure, folder: Path) -> None:
         figure.savefig(folder / f"{FOREST}.{kind}", metadata=undated)
 
 
-def _outcome(claim: Mapping[str, Any]) -> str:
+def _outcome(claim: Judged) -> str:
     covers = claim["outcome"] == "agrees" and claim["rows"][0].get("covers")
     outcome = str(claim["outcome"]).replace("not measured", "–")
     return f"{outcome}, covers ◇" if covers else outcome
 
 
-def _expected(axes: Any, row: float, claim: Mapping[str, Any]) -> None:
+def _expected(axes: Axes, row: float, claim: Judged) -> None:
     ranges = {"above": (1, LIMITS[1]), "below": (LIMITS[0], 1)}
     expected = ranges.get(claim["expected"], (1 / claim["margin"], claim["margin"]))
     axes.fill_between(expected, row - 0.4, row + 0.4, color="0.93", linewidth=0)
-    for each in claim["rows"][:1]:
-        look = {"marker": "D", "color": "0.3", "fillstyle": "none", "markersize": 5}
-        axes.plot(each["published"] or np.nan, row, **look)
+    for measured in claim["rows"][:1]:
+        look: Look = {"marker": "D", "color": "0.3", "fillstyle": "none", "markersize": 5}
+        axes.plot(measured["published"] or np.nan, row, **look)
 
 
-def _measured(axes: Any, row: float, claim: Mapping[str, Any], marker: str, shade: str) -> None:
-    first = claim["rows"][0] if claim["rows"] else {}
-    if claim["outcome"].startswith("not ") or "low" not in first:
+def _measured(axes: Axes, row: float, claim: Judged, marker: str, shade: str) -> None:
+    first = next(iter(claim["rows"]), None)
+    if claim["outcome"].startswith("not ") or first is None or "low" not in first:
         return
-    low, value, high = (max(first[key], LIMITS[0] / 2) for key in ("low", "value", "high"))
+    ends = first["low"], first["value"], first["high"]
+    low, value, high = (max(end, LIMITS[0] / 2) for end in ends)
     axes.plot([low, high], [row, row], color=shade, linewidth=1.2, solid_capstyle="butt")
     face = shade if claim["outcome"] in ("agrees", "opposes") else "white"
     if not LIMITS[0] < value < LIMITS[1]:

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss, rates_of
-from ptq_dynamics.claims.settings import Claim, Row
+from ptq_dynamics.claims.definitions import Claim, Row
 from ptq_dynamics.measure.names import DEGRADATION, FULL_PRECISION, LOSS
 
 if TYPE_CHECKING:
@@ -32,9 +34,9 @@ def smollm3(data: "Samples") -> Iterator[Row]:
 
 def olmo2(data: "Samples") -> Iterator[Row]:
     """OLMo-2's 3-bit error rises through stage 2."""
-    first = sum(data.at(f"olmo2-{size}", Q3, share=0) for size in SIZES)
-    end = sum(data.end(f"olmo2-{size}", Q3) for size in SIZES)
-    after = sum(data.end(ingredients(size), Q3) for size in SIZES)
+    first = np.sum([data.at(f"olmo2-{size}", Q3, share=0) for size in SIZES], axis=0)
+    end = np.sum([data.end(f"olmo2-{size}", Q3) for size in SIZES], axis=0)
+    after = np.sum([data.end(ingredients(size), Q3) for size in SIZES], axis=0)
     says = "3-bit error, sum of four sizes: ends of stage 2 / end of stage 1 (paper: no 7B)"
     yield Row(says, after / end, 1.25)
     yield Row("3-bit error, sum of four sizes: end of stage 1 / its beginning", end / first, 3.12)
@@ -84,8 +86,9 @@ def apertus_and_amber(data: "Samples") -> Iterator[Row]:
 def opensci(data: "Samples") -> Iterator[Row]:
     """OpenSci's 4-bit error rises in decay."""
     runs = ("opensci-1.3b-decay", "opensci-1.7b-decay")
-    ratio = sum(data.end(run, Q4) for run in runs) / sum(data.at(run, Q4, share=0) for run in runs)
-    yield Row("4-bit error, sum of two sizes: end of decay / its beginning", ratio)
+    first = np.sum([data.at(run, Q4, share=0) for run in runs], axis=0)
+    end = np.sum([data.end(run, Q4) for run in runs], axis=0)
+    yield Row("4-bit error, sum of two sizes: end of decay / its beginning", end / first)
     for run in runs:
         ratio = data.end(run, Q4) / data.at(run, Q4, share=0)
         yield Row(f"4-bit error of {run[8:12].upper()}: end of decay / its beginning", ratio)

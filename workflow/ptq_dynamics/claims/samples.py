@@ -1,6 +1,6 @@
 """Samples: the numbers that claims read, with bootstrap replicates.
 
-A sample is float64 [replicates]; its first entry is the measured number. `curves` resamples text
+A sample is float64 [replicates]; its first entry is the measured number. `bootstrap` resamples text
 and calibration sets; this module resamples seeds and the checkpoints of a phase. Numbers from one
 or two checkpoints get the rounding noise of these instead."""
 
@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil, floor, nan
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, NotMeasured, random, weights
+from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap, NotMeasured, random, weights
 from ptq_dynamics.figures import law
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, QUANTIZATION_ERROR
 from ptq_dynamics.train.settings import TRAINING
@@ -37,7 +36,7 @@ class Samples:
     def has(self, name: str, quantizer: str) -> bool:
         """Return whether a trajectory is measured under a quantizer."""
         sets = self.curves.sets(quantizer)
-        return any(each[0] == name and each[1] in sets for each in self.curves.series)
+        return any(run == name and draw in sets for run, draw, _ in self.curves.series)
 
     @property
     def alone(self) -> "Samples":
@@ -52,7 +51,9 @@ class Samples:
         """Return the first measured trajectory of some, or the last if none is measured."""
         return next((name for name in names if self.has(name, FULL_PRECISION)), names[-1])
 
-    def end(self, names: Any, quantizer: str, metric: str = QUANTIZATION_ERROR) -> Sample:
+    def end(
+        self, names: str | Sequence[str], quantizer: str, metric: str = QUANTIZATION_ERROR
+    ) -> Sample:
         """Return the metric at the end of a trajectory, or the mean over several ends."""
         every = (names,) if isinstance(names, str) else tuple(names)
 
@@ -136,7 +137,7 @@ class Samples:
             values = curve.values[places]
             if metric in TRAINING:
                 pieces = np.array_split(values, min(PIECES, len(values)))
-                values = np.stack([each.mean(axis=0) for each in pieces])
+                values = np.stack([piece.mean(axis=0) for piece in pieces])
             elif len(places) < FEW:
                 point = partial(self.curves.checkpoint, name, metric, quantizer, seed)
                 return np.asarray(np.mean([*map(point, places.tolist())], axis=0))
@@ -154,14 +155,15 @@ class Samples:
             for name in names:
                 curve = self.curves.of(name, QUANTIZATION_ERROR, quantizer, seed)
                 losses = self.curves.of(name, LOSS, FULL_PRECISION, seed)
-                found = {"tokens": curve.tokens, "loss": losses.values[:, 0]}
-                parts.append(pd.DataFrame(found).assign(**self.curves.rates(name, seed)))
+                rates, peak = self.curves.rates(name, seed)
+                columns = {"tokens": curve.tokens, "loss": losses.values[:, 0], "lr": rates}
+                parts.append(pd.DataFrame(columns).assign(peak=peak))
                 errors.append(curve.values)
                 groups += [self.curves.trunks.get(name) or name] * len(curve.ids)
             table, y = pd.concat(parts), np.concatenate(errors)
             late = (table.tokens >= law.EARLY * table.tokens.max()).to_numpy()
             x, owners = law.features(table[late]), np.asarray(groups)[late]
-            factors = [law.off(law.held_out(x, each, owners, y[late]), y[late]) for each in laws]
+            factors = [law.off(law.held_out(x, name, owners, y[late]), y[late]) for name in laws]
             one, *other = map(np.log10, factors)
             return one / other[0] if other else factors[0]
 
@@ -169,11 +171,11 @@ class Samples:
 
     def distance(self, name: str, quantizer: str) -> Sample:
         """Return how far quantization moves the final weights of the first seed; no error."""
-        found = self.curves.inputs.get(f"landscape {name} {quantizer}")
-        if not found:
+        planes = self.curves.inputs.get(f"landscape {name} {quantizer}")
+        if not planes:
             self.missing.append(f"the distance of {name} under {quantizer} is not measured")
             return NOTHING
-        return np.full(REPLICATES, float(found[0].facts["distance_quantized"]))
+        return np.full(REPLICATES, float(planes[0].facts["distance_quantized"]))
 
     @staticmethod
     def tenfold(numbers: Mapping[str, float], values: Sequence[Sample]) -> Sample:
@@ -196,13 +198,13 @@ class Samples:
             parts, owners = list[list[np.ndarray]](), list[int]()
             for name in names:
                 y = self.curves.of(name, QUANTIZATION_ERROR, quantizer, seed)
-                x, z = (self.curves.of(name, each, FULL_PRECISION, seed) for each in (metric, LOSS))
-                for each in (one for one in y.ids if one in x.ids):
-                    parts.append([curve.values[curve.ids.index(each)] for curve in (y, x, z)])
+                x, z = (self.curves.of(name, of, FULL_PRECISION, seed) for of in (metric, LOSS))
+                for id_ in (id_ for id_ in y.ids if id_ in x.ids):
+                    parts.append([curve.values[curve.ids.index(id_)] for curve in (y, x, z)])
                     owners.append(groups.index(trunks.get(name) or name))
             y_, x_, z_ = np.stack(parts, axis=1)
             weight = np.maximum(weights(f"groups {groups}", len(groups))[owners], 0)
-            y_, x_ = (np.log10(np.maximum(each, law.SMALLEST)) for each in (y_, x_))
+            y_, x_ = (np.log10(np.maximum(v, law.SMALLEST)) for v in (y_, x_))
             y_, x_, z_ = (v - (weight * v).sum(axis=0) / weight.sum(axis=0) for v in (y_, x_, z_))
             if at_equal_loss:
                 share = (weight * x_ * z_).sum(axis=0) / (weight * z_**2).sum(axis=0)

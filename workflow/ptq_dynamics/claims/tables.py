@@ -1,25 +1,24 @@
 """The stage that writes tables of runs, of tasks, and of claims."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.curves import Bootstrap
+from ptq_dynamics.claims.bootstrap import Bootstrap
+from ptq_dynamics.claims.definitions import CLAIMS, Filled, Judged, Measured, TablesSettings
 from ptq_dynamics.claims.formats import FORMATS, Cell, Number, Table
 from ptq_dynamics.claims.samples import Sample, Samples
-from ptq_dynamics.claims.settings import CLAIMS, Filled, TablesSettings
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures.settings import call
+from ptq_dynamics.figures.labels import call
 from ptq_dynamics.measure import names
 
 # Places along a trajectory, as heads of columns name them.
 BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
 
 
-def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
+def run(context: Context[TablesSettings]) -> Mapping[str, object]:
     """Write every table in every format; the fact is the number of rows by table."""
     settings = context.settings
     judged = json.loads(context.input("claims").file(CLAIMS).read_text(encoding="utf-8"))
@@ -29,7 +28,7 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
     curves = Bootstrap(settings.series, settings.runs, draws, context.inputs)
     for filled in settings.tables:
         if filled.table.kind == "claims":
-            table = of_claims(filled.table.title, judged)
+            table = of_claims(filled.table.title, judged["claims"])
         else:
             read = of_runs if filled.table.kind == "runs" else of_tasks
             table = read(filled, curves)
@@ -49,8 +48,8 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
     for place in places:
         if place != LEVEL:
             columns[f"Loss, {place}"] = place, names.FULL_PRECISION
-        for each in filled.columns:
-            columns[f"{called[each.name]} error (%), {place}"] = place, each.name
+        for shown in filled.columns:
+            columns[f"{called[shown.name]} error (%), {place}"] = place, shown.name
     rows = list[list[Cell]]()
     for row in filled.rows:
         samples = Samples(curves, row.seeds)
@@ -65,8 +64,8 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
             else:
                 is_loss = quantizer == names.FULL_PRECISION
                 metric = names.LOSS if is_loss else names.QUANTIZATION_ERROR
-                found = samples.at(row.name, quantizer, metric, share=float(place == END))
-                rows[-1].append(_number(found if is_loss else 100 * found))
+                sample = samples.at(row.name, quantizer, metric, share=float(place == END))
+                rows[-1].append(_number(sample if is_loss else 100 * sample))
     return Table(filled.table.title, ["Curve", "Trajectory", "Tokens", *columns], rows)
 
 
@@ -79,35 +78,36 @@ def _number(sample: Sample) -> Number | None:
 def of_tasks(filled: Filled, curves: Bootstrap) -> Table:
     """Return a table of final accuracies, and of their degradation under each quantizer."""
     called, heads = call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]
-    found = list[dict[str, Cell]]()
+    lines = list[dict[str, Cell]]()
     for row in filled.rows:
-        asked = [("full precision", names.ACCURACY, names.FULL_PRECISION)]
-        shown = [each.name for each in filled.columns if each.name in row.draws]
-        asked += [(called[name], names.DEGRADATION, row.draws[name][0]) for name in shown]
-        for name, metric, draw in asked:
+        metrics = [("full precision", names.ACCURACY, names.FULL_PRECISION)]
+        shown = [quantizer.name for quantizer in filled.columns if quantizer.name in row.draws]
+        metrics += [(called[name], names.DEGRADATION, row.draws[name][0]) for name in shown]
+        for name, metric, draw in metrics:
             scores = curves.scores(row.name, metric, draw, row.seeds[0])
             known = row.curve, row.name, name, metric.replace("_", " ")
             line: dict[str, Cell] = dict(zip(heads, known, strict=True))
-            line |= {each.task: Number(100 * each.value, 100 * each.stderr) for each in scores}
-            found += [line] if scores else []
-    tasks = sorted({*chain(*found)} - {*heads}, key=lambda task: (task == names.MEAN, task))
-    rows = [[*map(line.get, [*heads, *tasks])] for line in found]
+            line |= {task: Number(100 * a, 100 * error) for task, (a, error) in scores.items()}
+            lines += [line] if scores else []
+    tasks = sorted({*chain(*lines)} - {*heads}, key=lambda task: (task == names.MEAN, task))
+    rows = [[*map(line.get, [*heads, *tasks])] for line in lines]
     return Table(filled.table.title, [*heads, *(f"{task} (%)" for task in tasks)], rows)
 
 
-def of_claims(title: str, judged: Mapping[str, Any]) -> Table:
+def of_claims(title: str, judged: Sequence[Judged]) -> Table:
     """Return a table of the numbers of all claims; the first row of a claim has its outcome."""
     rows = list[dict[str, Cell]]()
-    numbers = {"Published": "published", "Measured": "value", "From": "low", "To": "high"}
-    numbers |= {"Smallest effect seen": "smallest"}
-    for claim in judged["claims"]:
+    for claim in judged:
         about = {"No.": str(claim["number"] or ""), "Claim": claim["says"]}
         about["Outcome"] = claim["outcome"] + (f" ({claim['why']})" if "why" in claim else "")
-        for one in claim["rows"] or [{"says": "", "unit": ""}]:
-            rows.append({**about, "Number": one["says"], "Unit": one["unit"] or "ratio"})
-            known = {head: one.get(key) for head, key in numbers.items()}
-            rows[-1] |= {head: None if n is None else Number(n) for head, n in known.items()}
-            covers = "covers the published value" if one.get("covers") else ""
-            rows[-1]["Remark"] = one.get("why", "") or covers
+        empty: Measured = {"says": "", "unit": "", "published": None}
+        for row in claim["rows"] or [empty]:
+            numbers = {"Published": row["published"], "Measured": row.get("value")}
+            numbers |= {"From": row.get("low"), "To": row.get("high")}
+            numbers |= {"Smallest effect seen": row.get("smallest")}
+            rows.append({**about, "Number": row["says"], "Unit": row["unit"] or "ratio"})
+            rows[-1] |= {head: None if n is None else Number(n) for head, n in numbers.items()}
+            covers = "covers the published value" if row.get("covers") else ""
+            rows[-1]["Remark"] = row.get("why", "") or covers
             about = dict.fromkeys(about, "")
     return Table(title, [*rows[0]] if rows else [], [[*row.values()] for row in rows])

@@ -12,7 +12,7 @@ from ptq_dynamics.engine import checkout
 
 if TYPE_CHECKING:
     from ptq_dynamics.config import Config
-    from ptq_dynamics.graph import Plan
+    from ptq_dynamics.plan import Plan
 
 FOLDER = Path("config")
 
@@ -26,9 +26,9 @@ def load(**choice: str | bool | None) -> "Config":
 
 def plan(**choice: str | bool | None) -> "Plan":
     """Return the plan of the chosen configuration."""
-    from ptq_dynamics.report.planning import planned
+    from ptq_dynamics.plan import Plan
 
-    return planned(_completed(choice), FOLDER, Path(os.path.relpath(checkout.ROOT)))
+    return Plan(load(**choice), Path(os.path.relpath(checkout.ROOT)))
 
 
 def _completed(choice: dict[str, str | bool | None]) -> dict[str, object]:

@@ -10,7 +10,7 @@ from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.options import Figures, Place, Scale, Seeds
 
 if TYPE_CHECKING:
-    from ptq_dynamics.graph import Plan
+    from ptq_dynamics.plan import Plan
 
 
 def accept(
@@ -104,12 +104,12 @@ def regime(scale: Scale = None) -> bool:
     from rich.console import Console
     from rich.table import Table
 
-    from ptq_dynamics.graph import Plan
-    from ptq_dynamics.graph.paper import COLUMNS, beside
+    from ptq_dynamics.plan import Plan
+    from ptq_dynamics.plan.regimes import COLUMNS, beside
 
     plan, titles = chosen.plan(scale=scale), [name.replace("_", "\n") for name in COLUMNS]
     table = Table("run", *titles, box=None, padding=(0, 1, 0, 0))
-    for row in beside(plan, Plan(chosen.load(scale="paper"))):
+    for row in beside(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):
         cells = []
         for here, theirs, is_unlike in row["cells"]:
             published = f" ({theirs})" if theirs not in (None, here) else ""
@@ -144,7 +144,7 @@ def _print_carried(plan: "Plan") -> None:
         table = measurements.read(path).loc[lambda rows: rows.metric.isin(OF_BLOCKS)]
         if not table.empty:
             means = table.pivot_table(index="trajectory", columns="metric", values="value")
-            means["layers"] = [plan.trajectories.shape(name).model.layers for name in means.index]
+            means["layers"] = [plan.site.planned[name].shape.model.layers for name in means.index]
             print("carried: nats of loss that all blocks carry, and one alone; gain: rms × √inputs")
             print(f"({path}, means over seeds)\n{means.round(2).to_string()}")
             return

@@ -10,10 +10,10 @@ from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.project import FIGURE, RUN
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import FINDING, METHODS, PICTURES
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.figures.labels import FINDING, METHODS, PICTURES
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import ACCURACY, FULL_PRECISION, MEASUREMENTS
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.state import find
 from ptq_dynamics.train.architectures.given import Given
 
@@ -26,7 +26,7 @@ def measure(profile: Path, text: str) -> list[Path]:
     plan = chosen.plan()
     figure = plan.figures.figure(FIGURE)
     quantizers = [*dict.fromkeys(series.quantizer for series in figure.settings.series)]
-    points, shape = plan.site.timeline.measured(RUN), plan.trajectories.shape(RUN)
+    points, shape = plan.site.planned[RUN].measured, plan.site.planned[RUN].shape
     assert isinstance(shape.model, Given)
     tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
     about = f"{len(points)} checkpoints of {shape.model.name} ({shape.model.total:,} parameters)"
@@ -41,10 +41,10 @@ def measure(profile: Path, text: str) -> list[Path]:
 
 def _build(plan: Plan, quantizers: list[str], profile: Path) -> None:
     """Build the first checkpoint, print an estimate of the time, and build the rest."""
-    first, seed = next(iter(plan.site.timeline.shards(RUN))), plan.measuring.seed(RUN)
+    first, seed = next(iter(plan.site.planned[RUN].shards)), plan.measuring.seed(RUN)
     jobs = [plan.measuring.measure(RUN, name, first, seed) for name in quantizers]
     curves = plan.site.config.figures[FIGURE].trajectories
-    others = sum(len(plan.site.timeline.measured(curve)) for curve in curves) - 1
+    others = sum(len(plan.site.planned[curve].measured) for curve in curves) - 1
     if others and not all(job.paths.record.exists() for job in jobs):
         chosen.build(Path(), [job.manifest for job in jobs], profile)
         records = [record.read(job.paths.record) for job in jobs]
@@ -89,7 +89,7 @@ def _report(plan: Plan, figure: Job, about: str) -> str:
 
 def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
     """Yield a sentence on each quantizer, and on the matrices that it left in full precision."""
-    *_, last = plan.site.timeline.shards(RUN)
+    *_, last = plan.site.planned[RUN].shards
     for one in table.drop_duplicates("quantizer").to_dict("records"):
         job = plan.measuring.measure(RUN, one["quantizer"], last, plan.measuring.seed(RUN))
         method = METHODS.get(one["method"], one["method"].upper())

@@ -14,12 +14,13 @@ from pydantic import ValidationError
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.config import elsewhere, families
+from ptq_dynamics.config import families
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.corpus.sources.own import Texts
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
+from ptq_dynamics.plan import own_checkpoints
 
 Yaml = dict[str, Any]  # content of a file of configuration
 DEFAULTS, QUANTIZERS = ROOT / "config/own.yaml", ROOT / "config/quantizers.yaml"
@@ -49,8 +50,10 @@ def write(
     try:
         with chdir(root):
             own = families.Own(**checkpoints)
-            count = len(elsewhere.measured(own))
-            print(*(f"{line}\n" for line in elsewhere.left_out(own)), sep="", end="", flush=True)
+            count = len(own_checkpoints.measured(own))
+            print(
+                *(f"{line}\n" for line in own_checkpoints.left_out(own)), sep="", end="", flush=True
+            )
     except ValidationError as error:
         raise problem(error, checkpoints, "measure") from None
     if average not in (None, 0, *range(2, count + 1)):
@@ -96,7 +99,7 @@ def checkpoints(root: Path, place: str, revisions: str | None, step: str | None)
             raise Problem(failed[0])
         commit = hub.read(folder / LOCK)[place][names[0]].commit
         entry["checkpoints"] = {"repository": place, "revisions": names}
-        entry["model"] = hub.model(place, names[0], commit)
+        entry["model"] = {**hub.model(place, names[0], commit)}
     if step:
         entry["checkpoints"]["step"] = step
     return entry

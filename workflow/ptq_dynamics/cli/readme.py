@@ -7,10 +7,10 @@ from typing import Any
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.definitions import CLAIMS, FOREST
 from ptq_dynamics.claims.forest import forest, write
-from ptq_dynamics.claims.settings import CLAIMS, FOREST
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.released import folders
 
@@ -39,7 +39,7 @@ def released_scales() -> list[str]:
     if not names:
         raise Problem(f"{TOGETHER} contains no release; run make release")
     plans = {name: Plan(chosen.load(scale=name)) for name in names}
-    return sorted(names, key=lambda name: plans[name].trajectories.parameters(LONGEST))
+    return sorted(names, key=lambda name: plans[name].site.planned[LONGEST].parameters)
 
 
 def block(scales: list[str]) -> str:

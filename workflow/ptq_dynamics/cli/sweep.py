@@ -11,10 +11,10 @@ from snakemake.utils import update_config
 from ptq_dynamics import config
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.engine import record
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS, OF_BLOCKS
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.regimes import regimes
 
 WORDS = {"title": "Loss of a candidate", "caption": "In full precision."}
 FIGURE: dict[str, object] = {**WORDS, "layout": "over_tokens", "metrics": ["loss"]}
@@ -59,11 +59,11 @@ def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, object]) -> Pl
 
 def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
     """Return the size of a candidate's main model, and length and regime of its first run."""
-    scale, regime = plan.site.config.scale, dict(regimes(plan))[sweep.runs[0]]
+    scale, regime = plan.site.config.scale, dict(regimes(plan.site.planned))[sweep.runs[0]]
     numbers = scale.models["main"].model_dump(include={"layers", "width"})
     numbers |= {"steps": scale.budget}
     numbers |= scale.regime.model_dump(include={"peak_lr_factor", "weight_decay_factor"})
-    numbers["parameters"] = plan.trajectories.parameters(sweep.runs[0])
+    numbers["parameters"] = plan.site.planned[sweep.runs[0]].parameters
     numbers |= {key: getattr(regime, key) for key in ("e_folds", "tokens_per_parameter", "epochs")}
     return {name: f"{value:.5g}" for name, value in numbers.items()}
 

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import sys
 from collections import Counter
 from contextlib import chdir
 from dataclasses import asdict
@@ -41,8 +40,8 @@ def status(
     Example: ptq-dynamics status --scale smoke --figures 'fig04 fig06'"""
     from ptq_dynamics.config import require
     from ptq_dynamics.engine.publish import sweep
-    from ptq_dynamics.graph.build import PAGE, has_page
-    from ptq_dynamics.graph.site import BY_NAME
+    from ptq_dynamics.plan.build import PAGE, has_page
+    from ptq_dynamics.plan.site import BY_NAME
     from ptq_dynamics.provenance.state import Finding, find, shortened
 
     require("--also", "target", words(also), OTHERS)
@@ -89,7 +88,7 @@ def plan(
         state = "kept" if finding.state == "up to date" else "run"
         kind = plan.site.rules[finding.manifest]
         jobs.setdefault(kind, Counter(run=0, kept=0))[state] += 1
-    left_out = {**plan.site.config.scale.regime.left_out, **plan.site.config.runs.unknown}
+    left_out = plan.site.reasons
     if as_json:
         _print_json({"jobs": jobs, "left_out": left_out})
         return True
@@ -162,7 +161,7 @@ def audit(
     """Verify every byte, record and input of a scale; exit status 1 if any is wrong.
 
     Example: ptq-dynamics audit --scale smoke --rerun 5"""
-    from ptq_dynamics.graph.build import PAGE
+    from ptq_dynamics.plan.build import PAGE
     from ptq_dynamics.provenance import audit, costs, released
     from ptq_dynamics.provenance.archive import DERIVED, Archive
 
@@ -285,60 +284,14 @@ def release(
     scale: Scale = None,
     figures: Figures = None,
     more_seeds: Annotated[str | None, Option(help="default: the scale's release_seeds")] = None,
-    build: Annotated[bool, Option("--build", help="build and audit all results first")] = False,
 ) -> bool:
     """Write the released files of a scale, from a clean commit.
 
     Example: ptq-dynamics release --scale smoke"""
-    from ptq_dynamics.cli import readme
-    from ptq_dynamics.engine import machine
     from ptq_dynamics.provenance.released import release
 
     seeds = more_seeds or " ".join(map(str, chosen.load(scale=scale).scale.release_seeds))
-    given = {"scale": scale, "figures": figures, "more_seeds": seeds}
-    choice = {key: value for key, value in given.items() if value}
-    if build:
-        if machine.read_commit(".").dirty:
-            raise Problem("the working tree has edits; commit them first")
-        chosen.build(Path(), ["figures", *OTHERS], chosen.profile("default"), **choice)
-        if not audit(scale):
-            return False
-    place, count = release(chosen.plan(**choice))
+    plan = chosen.plan(scale=scale, figures=figures, more_seeds=seeds or None)
+    place, count = release(plan)
     print(f"{place}: {count} results, {place.stat().st_size / 1e6:.1f} MB")
-    if build:
-        readme.update()
     return True
-
-
-def config(
-    scale: Scale = None,
-    help_keys: Annotated[
-        str | None, Option(metavar="FILE", help="print keys, as JSON schema: runs, ...")
-    ] = None,
-) -> bool:
-    """Print the resolved configuration of a scale.
-
-    Example: ptq-dynamics config --help-keys runs"""
-    import yaml
-
-    from ptq_dynamics.config import schema
-
-    if help_keys:
-        _print_json(schema(help_keys))
-        return True
-    content = chosen.load(scale=scale).model_dump(mode="json", serialize_as_any=True)
-    yaml.safe_dump(content, sys.stdout, sort_keys=False, allow_unicode=True)
-    return True
-
-
-def lock() -> bool:
-    """Pin the revisions of public models to commits on the Hugging Face hub.
-
-    Example: ptq-dynamics lock"""
-    from ptq_dynamics.config.releases import to_lock
-    from ptq_dynamics.hub import lock as hub
-
-    paper = chosen.load(scale="paper")
-    resolved, failed = hub.lock(to_lock(paper.runs.public.values(), paper.scale))
-    print(f"{resolved} revisions are locked in {hub.LOCK}", *failed, sep="\nerror: ")
-    return not failed

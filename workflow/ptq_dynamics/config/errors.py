@@ -3,7 +3,6 @@
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -40,7 +39,7 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
             raise Problem(f"{place}: no {kind} {name!r}; the nearest: {nearest}")
 
 
-def problem(error: ValidationError, data: Any, place: str) -> Problem:
+def problem(error: ValidationError, data: object, place: str) -> Problem:
     """Return the first error in the content `data` of `place`, with all its alternatives."""
     found = [(_key(details, data), details) for details in error.errors()]
     first = found[0][0]
@@ -52,14 +51,14 @@ def problem(error: ValidationError, data: Any, place: str) -> Problem:
     return Problem(f"{where}: {' or '.join(dict.fromkeys(map(_message, chosen)))}")
 
 
-def _key(details: ErrorDetails, data: Any) -> tuple[Any, ...]:
+def _key(details: ErrorDetails, data: object) -> tuple[int | str, ...]:
     """Return the keys and indices that lead to an error, without names of types."""
-    key = list[Any]()
+    key = list[int | str]()
     for part in details["loc"]:
-        is_index = isinstance(data, list) and isinstance(part, int) and part < len(data)
-        if is_index or (isinstance(data, dict) and part in data):
+        items = dict(enumerate(data)) if isinstance(data, list) else data
+        if isinstance(items, dict) and part in items:
             key.append(part)
-            data = data[part]
+            data = items[part]
     match details["type"]:
         case "missing":
             key.append(details["loc"][-1])

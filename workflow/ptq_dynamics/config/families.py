@@ -3,7 +3,7 @@
 Lengths are tokens of the real runs; `miniatures` and `releases` adapt them to a scale."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
@@ -29,7 +29,7 @@ Tokens = Annotated[float, Field(ge=1, le=1e18)]
 MODEL: TypeAdapter[Architecture] = TypeAdapter(AnyArchitecture)
 
 
-def _with_context(model: Any) -> Any:
+def _with_context(model: object) -> object:
     return {"context": 2, **model} if isinstance(model, dict) else model  # scales set it
 
 
@@ -55,7 +55,7 @@ class Family(Strict):
     warmup: Count
     model: Annotated[AnyArchitecture, BeforeValidator(_with_context)]
     optimizer: AnyOptimizer
-    miniature: dict[str, Any]
+    miniature: dict[str, object]
     miniature_optimizer: AnyOptimizer | None = None
     uncertain: str | None = None
 
@@ -122,8 +122,9 @@ class Release(Strict):
 KINDS = {"trunk": Phase, "release_of": Release, "after": Later}
 
 
-def _kind(data: Any) -> str:
-    return next((kind.__name__ for key, kind in KINDS.items() if key in data), "Pretraining")
+def _kind(data: object) -> str:
+    keys = data if isinstance(data, dict) else ()
+    return next((kind.__name__ for key, kind in KINDS.items() if key in keys), "Pretraining")
 
 
 AnyFamilyRun = Annotated[

@@ -5,7 +5,6 @@ its lists: `wsd-{size}: {over: {size: [70m, 160m]}, model: "{size}", ...}` gener
 wsd-160m. The value replaces the braces in the name and in every text of the entry."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from itertools import chain, product
 from pathlib import Path
@@ -17,23 +16,23 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import TableQuery
-from ptq_dynamics.config import counts, elsewhere, miniatures, releases
+from ptq_dynamics.claims.definitions import TableQuery
+from ptq_dynamics.config import counts
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
-from ptq_dynamics.config.runs import Run, Runs, Whole
+from ptq_dynamics.config.runs import Runs, Whole
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.config.words import Words
 from ptq_dynamics.figures.figure import Figure
+from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.hub.lock import read as read_lock
 from ptq_dynamics.measure import tasks
 from ptq_dynamics.quantize.methods import AnyQuantizer
-from ptq_dynamics.train.timeline import PlannedTrajectory
 
 Task = Annotated[tasks.Task, OneOf("ptq_dynamics.measure.tasks", by="source")]
 
 
-def _words(value: Any) -> Any:
+def _words(value: object) -> object:
     # --config figures="fig04 fig06" more_seeds=102
     if isinstance(value, int):
         return [value]
@@ -67,34 +66,28 @@ class Sweep(Strict):
     seed: Seed
     runs: Annotated[tuple[str, ...], Field(min_length=2), Once]
     trunk: str | None = None
-    candidates: Annotated[Named[dict[str, Any]], Field(min_length=1)]
-
-
-class WithFamilies(Runs):
-    """All runs and averages, and `public` models. `unknown` has the reasons why other entries
-    cannot be built, `families` the names from families.yaml."""
-
-    public: dict[str, releases.Public] = Field(exclude=True)
-    unknown: dict[str, str] = Field(exclude=True)
-    families: frozenset[str] = Field(exclude=True)
-
-    @property
-    def trajectories(self) -> dict[str, PlannedTrajectory]:
-        """All trajectories by name."""
-        return {**self.runs, **self.public, **self.averages}
+    candidates: Annotated[Named[dict[str, object]], Field(min_length=1)]
 
 
 class Config(Strict):
-    """All of config/ for one scale."""
+    """All of config/ for one scale, in the `folder`, with the `lock` of public checkpoints."""
 
+    folder: Path = Field(exclude=True)
+    lock: Lock = Field(exclude=True)
     choice: Choice
     scale: Scale
-    runs: WithFamilies
+    runs: Runs
+    families: Families = Field(exclude=True)
     quantizers: Named[AnyQuantizer]
     figures: Named[Figure]
     tasks: Named[Task]
     backends: Backends
     tables: Named[TableQuery]
+
+    @property
+    def file(self) -> str:
+        """Path of the scale's file."""
+        return str(self.folder / "scales" / f"{self.choice.scale}.yaml")
 
     @property
     def chosen(self) -> list[str]:
@@ -119,9 +112,9 @@ def grouped(figures: Mapping[str, Figure]) -> dict[str, list[str]]:
 
 
 # Types of the files by name without suffix; the files under scales/ have the type `scale`.
-_PARTS = {name: each.annotation for name, each in Config.model_fields.items() if name != "choice"}
-_OTHERS = {"config": Choice, "families": Families, "sweep": Sweep}
-TYPES: dict[str, Any] = {**_OTHERS, **_PARTS, "runs": Runs}
+_CHOSEN = ("folder", "lock", "choice")  # what a choice decides
+_PARTS = {n: each.annotation for n, each in Config.model_fields.items() if n not in _CHOSEN}
+TYPES: dict[str, Any] = {"config": Choice, "sweep": Sweep, **_PARTS}
 # Files directly in the folder config/.
 FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name not in ("scale", "sweep")]
 # Variables of `make` by the key of a choice.
@@ -133,14 +126,14 @@ def scales(folder: Path = Path("config")) -> list[str]:
     return sorted(path.stem for path in folder.glob("scales/*.yaml"))
 
 
-def load(choice: dict[str, Any], folder: Path) -> Config:
+def load(choice: Mapping[str, object], folder: Path) -> Config:
     """Return all files under `folder`, validated for a choice; `Problem` names file and key."""
     for path in folder.glob("[!.]*.y*ml"):
         require(str(path), "file of configuration", [path.name], FILES)
     own: Runs = read(folder / "runs.yaml", "runs")
     families: Families = read(folder / "families.yaml", "families")
     families.check()
-    files = [name for name in Config.model_fields if name not in ("choice", "scale", "runs")]
+    files = [name for name in _PARTS if name not in ("scale", "runs", "families")]
     parts = {name: read(folder / f"{name}.yaml", name, Words(own, families)) for name in files}
     place = folder / "config.yaml"
     written = read_yaml(place)
@@ -161,31 +154,17 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     require(f"{file}: most_seeds", "figure", scale.most_seeds, figures)
     for name, most in scale.most_seeds.items():
         figures[name] = figures[name].model_copy(update={"headline": most})
-    runs, public = dict[str, Run](), dict[str, releases.Public]()
-    lock = read_lock(folder / "families.lock.json")
-    if scale.miniatures:
-        scale, runs, unknown = miniatures.settle(families, scale, str(file), scale.miniatures)
-    else:
-        scale, public, unknown = releases.settle(families, scale, str(file), lock)
-    scale, given = elsewhere.settle(families.own, scale, lock)
-    public |= given
     for name, run in own.runs.items():
         if isinstance(run, Whole) and run.model not in scale.models:
             others = (read(folder / "scales" / f"{each}.yaml", "scale") for each in scales(folder))
-            known = {model for each in others for model in each.models}
+            known = {model for other in others for model in other.models}
             require(f"{folder / 'runs.yaml'}: runs.{name}.model", "model", [run.model], known)
-            unknown[name] = f"{file} has no model {run.model!r}"
-    names = Counter([*own.runs, *own.averages, *families.runs, *families.averages, *given])
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise Problem(f"runs.yaml and families.yaml have {twice[0]!r} twice; rename one")
-    made: Any = {"defaults": own.defaults, "public": public, "unknown": unknown}
-    made |= {"runs": {**own.runs, **runs}, "averages": {**own.averages, **families.averages}}
-    made["families"] = frozenset([*families.runs, *families.averages])
-    trajectories = WithFamilies.model_construct(**made)
-    return Config(choice=chosen, scale=scale, runs=trajectories, **parts)
+    lock = read_lock(folder / "families.lock.json")
+    parts |= {"runs": own, "families": families}
+    return Config(folder=folder, lock=lock, choice=chosen, scale=scale, **parts)
 
 
-def schema(name: str) -> dict[str, Any]:
+def schema(name: str) -> dict[str, object]:
     """Return the JSON schema of a file by its name in `TYPES`."""
     require("--help-keys", "file of configuration", [name], TYPES)
     return TypeAdapter(TYPES[name]).json_schema()
@@ -196,9 +175,9 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(LOADER):
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         # YAML silently takes the last of duplicate keys.
-        seen = set[Any]()
+        seen = set[object]()
         for key, _ in node.value:
             if key.value in seen:
                 line = key.start_mark.line + 1
@@ -229,33 +208,36 @@ def read(path: Path, name: str, words: Words | None = None) -> Any:
     return _check(content, name, path)
 
 
-def expand(entries: Mapping[Any, Any], place: str) -> dict[str, Any]:
+def expand(entries: Mapping[object, object], place: str) -> dict[object, object]:
     """Return entries with all combinations of `over`; `Problem` if two get one name."""
-    found = dict[str, Any]()
+    expanded = dict[object, object]()
     for written, entry in entries.items():
         lists = entry.get("over", {}) if isinstance(entry, dict) else {}
         if not isinstance(lists, dict) or not all(isinstance(e, list) for e in lists.values()):
             where = f"{place}.{written}.over"
             raise Problem(f"{where} is {lists!r}: must be a mapping of names to lists")
         for values in product(*lists.values()):
-            name, one = written, entry
+            name, filled = written, entry
             for key, value in zip(lists, values, strict=True):
-                name, one = _filled([name, one], f"{{{key}}}", str(value))
-            if name in found:
+                braces, text = f"{{{key}}}", str(value)
+                name, filled = _filled(name, braces, text), _filled(filled, braces, text)
+            if name in expanded:
                 raise Problem(f"{place}.{written} and another entry generate {name!r}; rename one")
-            found[name] = {k: v for k, v in one.items() if k != "over"} if lists else one
-    return found
+            if lists and isinstance(filled, dict):
+                filled = {key: value for key, value in filled.items() if key != "over"}
+            expanded[name] = filled
+    return expanded
 
 
-def _filled(value: Any, braces: str, text: str) -> Any:
+def _filled(value: object, braces: str, text: str) -> object:
     if isinstance(value, dict):
-        return {key: _filled(each, braces, text) for key, each in value.items()}
+        return {key: _filled(part, braces, text) for key, part in value.items()}
     if isinstance(value, list):
-        return [_filled(each, braces, text) for each in value]
+        return [_filled(part, braces, text) for part in value]
     return value.replace(braces, text) if isinstance(value, str) else value
 
 
-def _check(data: Any, name: str, path: Path) -> Any:
+def _check(data: object, name: str, path: Path) -> Any:
     try:
         return TypeAdapter(TYPES[name]).validate_python(data)
     except ValidationError as error:

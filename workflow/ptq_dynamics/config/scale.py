@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 from ptq_dynamics.base.fields import Count, Factor, Name, Named, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.corpus.corpus import AnyCorpus
 from ptq_dynamics.corpus.sources import Derived, WholeCorpus
+from ptq_dynamics.curvature.probes import AnyProbe, Probe
 from ptq_dynamics.train.architectures import AnyArchitecture
-from ptq_dynamics.train.timeline import TrainedShape
 
 Shots = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -75,19 +75,24 @@ class CalibrationSet(Text):
 class Curvature(Text):
     """Text and parameters of the probes of the Hessian; `batch` is in blocks. The power iteration
     ends at the relative residual `tolerance`. `keep_graph` keeps the gradient's graph between
-    products, which is faster and needs memory for all blocks. `trace_samples` are Rademacher
-    vectors, `spectrum` is the number of eigenvalues. A probe takes the last checkpoint of a shard,
-    and one in `sharpness_every` or `spectrum_every`."""
+    products, which is faster and needs memory for all blocks."""
 
     split = "probe"
     batch: Count
     tolerance: Rate
     max_iterations: Count
     keep_graph: bool
-    trace_samples: Annotated[int, Field(ge=2)]
-    sharpness_every: Count
-    spectrum: Count
-    spectrum_every: Count
+    probes: tuple[AnyProbe, ...]
+
+    @model_validator(mode="after")
+    def _kinds_differ(self) -> "Curvature":
+        if len({probe.kind for probe in self.probes}) < len(self.probes):
+            raise ValueError("probes has a kind twice; keep one")
+        return self
+
+    def probe(self, kind: str) -> Probe:
+        """Return the probe of a kind."""
+        return next(probe for probe in self.probes if probe.kind == kind)
 
 
 class LandscapeGrid(Text):
@@ -213,11 +218,6 @@ class Scale(Strict):
     jobs_per_device: Count = 1
     warm: bool
     resources: Requests
-
-    def trained(self, model: str) -> TrainedShape:
-        """Return a model as runs from fresh weights train it."""
-        m = self.models[model]
-        return TrainedShape(m, m.corpus, m.context, m.micro_batch, self.regime.batch)
 
     def used(self, quantizer: str) -> str:
         """Return the quantizer that replaces one of a figure."""

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 from numbers import Real
-from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.runs import Runs
-from ptq_dynamics.figures.settings import short
+from ptq_dynamics.figures.labels import short
 
 VALUE = re.compile(r"\{\s*([^\s{}]+)\s+of\s+([^\s{}]+)\s*\}")
 RATES = ("peak_lr", "weight_decay")  # written as 3e-3
@@ -24,36 +23,36 @@ class Words:
     runs: Runs
     families: Families
 
-    def filled(self, content: Any, place: str) -> Any:
+    def filled(self, content: object, place: str) -> object:
         """Return content of a file with values in all texts and keys. `Problem` names the place of
         a wrong one, and of two keys that become equal."""
         if isinstance(content, str):
             return VALUE.sub(partial(self._value, place), content)
         if not isinstance(content, dict):
             return content
-        found = dict[Any, Any]()
-        for written, each in content.items():
+        filled = dict[object, object]()
+        for written, value in content.items():
             key = self.filled(written, place)
-            if key in found:
+            if key in filled:
                 raise Problem(f"{place} has {key!r} twice; change one, or the run that it names")
-            found[key] = self.filled(each, f"{place}.{written}".replace(":.", ": "))
-        return found
+            filled[key] = self.filled(value, f"{place}.{written}".replace(":.", ": "))
+        return filled
 
-    def _value(self, place: str, asked: re.Match[str]) -> str:
-        parts, name = asked[1].split("."), asked[2]
+    def _value(self, place: str, reference: re.Match[str]) -> str:
+        parts, name = reference[1].split("."), reference[2]
         for entry in self._lineage(place, name):
-            value: Any = reduce(lambda at, part: getattr(at, part, None), parts, entry)
+            value = reduce(lambda at, part: getattr(at, part, None), parts, entry)
             if isinstance(value, Real):
                 is_rate = parts[-1] in RATES and value
                 return short(float(value)) if is_rate else f"{float(value):g}"
-        raise Problem(f"{place} has {asked[0]}, but {name} has no number {asked[1]}")
+        raise Problem(f"{place} has {reference[0]}, but {name} has no number {reference[1]}")
 
-    def _lineage(self, place: str, name: str) -> Iterator[Any]:
+    def _lineage(self, place: str, name: str) -> Iterator[object]:
         """Yield a run or average, the trunks that it continues, and its family or the defaults."""
         families, runs = self.families, self.runs
         entries = {**families.averages, **families.runs, **runs.averages, **runs.runs}
         require(place, "run or average", [name], entries)
-        seen = dict[str, Any]()
+        seen = dict[str, object]()
         while name in entries and name not in seen:
             seen[name] = entries[name]
             name = getattr(entries[name], "trunk", "")

@@ -1,9 +1,7 @@
 """Documented functions of installed packages, for dialogues and tasks."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.corpus import packages
@@ -11,7 +9,7 @@ from ptq_dynamics.corpus.packages import Documented
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.splits import Split, deal
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.manifest import Facts, Manifest
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
 # Without the calibration split, which GPTQ reads.
@@ -25,7 +23,7 @@ class FunctionsSettings(Strict):
     others: tuple[str, ...]
 
 
-def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
+def run(context: Context[FunctionsSettings]) -> Facts:
     """Write functions of train and held-out docstrings as lines of JSON, ordered by sha256."""
     corpus, shortest = context.settings.corpus, context.settings.corpus.shortest_document
     known = packages.documented(corpus.packages, shortest, corpus.source_code)
@@ -33,16 +31,18 @@ def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
     train = [known[text] for text in dealt["train"] if known[text].summary is not None]
     # Source files in train contain all docstrings.
     splits = () if corpus.source_code else ASKED
-    asked = [known[text] for split in splits for text in dealt[split]]
+    held_out = [known[text] for split in splits for text in dealt[split]]
     others = packages.documented(context.settings.others, shortest)
-    asked += [others[text] for text in packages.in_order(others.keys() - known.keys())]
+    held_out += [others[text] for text in packages.in_order(others.keys() - known.keys())]
     learned = {(each.signature, each.summary) for each in train}
-    asked = [each for each in asked if (each.signature, each.summary) not in learned]
-    for name, found in ((TRAIN, train), (HELD_OUT, asked)):
+    held_out = [each for each in held_out if (each.signature, each.summary) not in learned]
+    for name, found in ((TRAIN, train), (HELD_OUT, held_out)):
         lines = (json.dumps(asdict(each)) + "\n" for each in found)
         (context.out / name).write_text("".join(lines), encoding="utf-8")
-    context.progress.say(f"{len(train):,} functions of train, {len(asked):,} held-out docstrings")
-    return {"train": len(train), "held_out": len(asked)}
+    context.progress.say(
+        f"{len(train):,} functions of train, {len(held_out):,} held-out docstrings"
+    )
+    return {"train": len(train), "held_out": len(held_out)}
 
 
 def load(manifest: Manifest, name: str) -> list[Documented]:

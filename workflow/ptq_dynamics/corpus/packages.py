@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.manifest import Facts
 
 Select = Callable[[Distribution], list[PackagePath]]
 # A summary has at least so many words, and is no directive of reStructuredText ("..").
@@ -57,7 +58,7 @@ def installed_files(package: str, select: Select = python_files) -> list[Path]:
     return paths
 
 
-def facts(documents: Sequence[str], packages: Iterable[str]) -> dict[str, Any]:
+def facts(documents: Sequence[str], packages: Iterable[str]) -> Facts:
     """Return the facts of a corpus of documents in installed packages."""
     return {
         "documents": len(documents),
@@ -120,6 +121,7 @@ def taken_out(file: Path) -> str:
     # The syntax tree counts lines from 1, and bytes in a line from 0.
     starts = [0, *accumulate(len(line) + 1 for line in source.split(b"\n"))]
     alone = (node for node in _nodes(file, text) if isinstance(node, ast.Expr))
+    # Types of ast leave open whether an end is known.
     strings: list[Any] = [n for n in alone if isinstance(getattr(n.value, "value", None), str)]
     # From the end on, so that earlier positions stay valid.
     for node in sorted(strings, key=lambda node: (node.lineno, node.col_offset), reverse=True):

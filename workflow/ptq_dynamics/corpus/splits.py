@@ -4,12 +4,16 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.manifest import Facts
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Split = Literal["train", "validation", "calibration", "probe"]
 HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
@@ -57,7 +61,7 @@ def cut(
 
 
 def encode(
-    tokenizer: Any, documents: Iterable[str], dtype: np.dtype, end: int | None = None
+    tokenizer: "Tokenizer", documents: Iterable[str], dtype: np.dtype, end: int | None = None
 ) -> Iterator[list[np.ndarray]]:
     """Yield batches of documents as tokens, `dtype` [n] each, with the token `end` after each."""
     tokenizer.no_truncation()
@@ -95,7 +99,7 @@ def require(split: Split, written: int, tokens: int) -> None:
         )
 
 
-def facts(folder: Path, dtype: np.dtype, counts: Mapping[str, int]) -> dict[str, Any]:
+def facts(folder: Path, dtype: np.dtype, counts: Mapping[str, int]) -> Facts:
     """Return the facts of a corpus; its digest is the hex sha256 of those of all splits."""
     joined = "".join(sha256(folder / f"{name}.bin") for name in SPLITS)
     digest = hashlib.sha256(joined.encode()).hexdigest()

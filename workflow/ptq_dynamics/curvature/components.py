@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from ptq_dynamics import models
-from ptq_dynamics.curvature.settings import SCORES, ComponentsSettings
+from ptq_dynamics.curvature.geometry import SCORES, ComponentsSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import SEED, STEP, TOKENS, TRAJECTORY
 from ptq_dynamics.train.trajectory import Trajectory
@@ -21,7 +20,7 @@ from ptq_dynamics.train.weights import Weights
 BLOCK = 1 << 22
 
 
-def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
+def run(context: Context[ComponentsSettings]) -> Mapping[str, object]:
     """Write the scores of all checkpoints; return the explained share of the variance."""
     rows, folders = [], []
     for path in context.settings.paths:
@@ -40,7 +39,7 @@ def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
 def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
     """Return scores [n, components] and explained shares of the variance. `blocks` are columns of
     the matrix [n, P], and the n x n Gram matrix is summed in float64."""
-    gram: Any = 0
+    gram = torch.zeros((), dtype=torch.float64)
     for block in blocks:
         centred = block.to(torch.float64, copy=True)
         centred -= centred.mean(dim=0)

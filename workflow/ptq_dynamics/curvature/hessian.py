@@ -1,7 +1,7 @@
 """The Hessian of a causal language model's loss, and the stage's part that all probes share."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 import torch
@@ -10,16 +10,19 @@ from torch.nn import functional
 
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.curvature.settings import CurvatureSettings
+from ptq_dynamics.curvature.probes import ProbeSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import CHECKPOINT, ERROR, METRIC, VALUE, VALUES
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Trajectory
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+S = TypeVar("S", bound=ProbeSettings)
 # Name, value, and standard error if there is one.
-Metric = tuple[str, float, float | None]
+Value = tuple[str, float, float | None]
 Product = Callable[[Tensor], Tensor]
-Probe = Callable[["LossHessian", Any], Iterator[Metric]]
 
 
 class LossHessian:
@@ -28,7 +31,9 @@ class LossHessian:
     `keep_graph` keeps the gradient's graph of each micro-batch: products are faster, and memory
     grows with n. Vectors are `like` a tensor [P], in the order of `landscape.flatten`."""
 
-    def __init__(self, model: Any, probes: Tensor, batch: int, keep_graph: bool = True) -> None:
+    def __init__(
+        self, model: "PreTrainedModel", probes: Tensor, batch: int, keep_graph: bool = True
+    ) -> None:
         self._model, self._batches = model, torch.split(probes, batch)
         self._tokens = probes.shape[0] * (probes.shape[1] - 1)
         self._parameters = [p for _, p in sorted(model.named_parameters()) if p.requires_grad]
@@ -77,7 +82,9 @@ def dot(a: Tensor, b: Tensor) -> float:
     return float((a * b).sum(dtype=torch.float64))
 
 
-def run_probe(context: Context[CurvatureSettings], probe: Probe) -> Mapping[str, Any]:
+def run_probe(
+    context: Context[S], probe: Callable[[LossHessian, S], Iterator[Value]]
+) -> Mapping[str, object]:
     """Write the metrics of `probe` for each checkpoint, in full precision."""
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     probes = tokens.blocks(context.input("corpus"), "probe", settings.context, settings.sequences)

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -11,7 +11,7 @@ from torch.nn.utils import vector_to_parameters
 
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.curvature.settings import GRID, POINTS, LandscapeSettings
+from ptq_dynamics.curvature.geometry import GRID, POINTS, LandscapeSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import ERROR, LOSS
 from ptq_dynamics.quantize.storage import quietly
@@ -21,7 +21,7 @@ from ptq_dynamics.train.trajectory import Trajectory
 _COLLINEAR = 1e-6
 
 
-def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
+def run(context: Context[LandscapeSettings]) -> Mapping[str, object]:
     """Write losses on a grid and at the checkpoints; errors are of differences from the final."""
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     corpus, packed = context.input("corpus"), context.scratch / "packed"

@@ -3,25 +3,25 @@
 import math
 from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.curvature.hessian import LossHessian, Metric, Product, dot, run_probe
-from ptq_dynamics.curvature.settings import SharpnessSettings
+from ptq_dynamics.curvature.hessian import LossHessian, Product, Value, dot, run_probe
+from ptq_dynamics.curvature.probes.sharpness import SharpnessSettings
 from ptq_dynamics.curvature.spectrum import top_spectrum
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import SHARPNESS, TRACE
 
 
-def run(context: Context[SharpnessSettings]) -> Mapping[str, Any]:
+def run(context: Context[SharpnessSettings]) -> Mapping[str, object]:
     """Write sharpness, its iterations, and trace of each checkpoint."""
     return run_probe(context, probe)
 
 
-def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]:
+def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Value]:
     """Yield sharpness, by power iteration from a Lanczos estimate, and trace."""
     limits = settings.model_dump(include={"tolerance", "max_iterations"})
     generator = Generator().manual_seed(settings.seed)

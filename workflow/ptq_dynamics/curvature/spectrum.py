@@ -1,14 +1,14 @@
 """The leading Hessian eigenvalues of checkpoints (figure 9), by Lanczos in bounded memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from ptq_dynamics.curvature.hessian import LossHessian, Metric, Product, dot, gaussian, run_probe
-from ptq_dynamics.curvature.settings import SpectrumSettings
+from ptq_dynamics.curvature.hessian import LossHessian, Product, Value, dot, gaussian, run_probe
+from ptq_dynamics.curvature.probes.spectrum import SpectrumSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import EIGENVALUE
 
@@ -20,12 +20,12 @@ _KRYLOV_FLOOR = 16
 _BLOCK = 1 << 16
 
 
-def run(context: Context[SpectrumSettings]) -> Mapping[str, Any]:
+def run(context: Context[SpectrumSettings]) -> Mapping[str, object]:
     """Write the eigenvalues of each checkpoint by falling magnitude; errors are residuals."""
     return run_probe(context, probe)
 
 
-def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
+def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Value]:
     """Yield the eigenvalues."""
     limits = settings.model_dump(include={"tolerance", "max_iterations"})
     generator = Generator().manual_seed(settings.seed)
@@ -35,7 +35,7 @@ def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
         yield f"{EIGENVALUE}{number:02d}", value, abs(value) * residual
 
 
-class Spectrum(NamedTuple):
+class Eigenvalues(NamedTuple):
     """Eigenvalues and residuals |Hv - value v| / |value|, [k]; the first eigenvector, [P]."""
 
     values: Tensor
@@ -46,7 +46,7 @@ class Spectrum(NamedTuple):
 
 def top_spectrum(
     matvec: Product, like: Tensor, k: int, rng: Generator, *, tolerance: float, max_iterations: int
-) -> Spectrum:
+) -> Eigenvalues:
     """Return the k eigenvalues of largest magnitude by Lanczos with full reorthogonalization (Saad,
     Numerical Methods for Large Eigenvalue Problems, 2011, sections 6.6 and 6.7).
 
@@ -93,7 +93,7 @@ def top_spectrum(
     top = torch.zeros_like(current)
     for share, vector in zip(shares, basis, strict=True):
         top = top + share * vector.to(top.device)
-    return Spectrum(values, residuals, step, functional.normalize(top, dim=0))
+    return Eigenvalues(values, residuals, step, functional.normalize(top, dim=0))
 
 
 def _kept(vector: Tensor) -> Tensor:

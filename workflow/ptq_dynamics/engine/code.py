@@ -10,7 +10,7 @@ from dataclasses import is_dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -138,10 +138,10 @@ def _is_engine(module: str) -> bool:
     return f"{module}.".startswith(f"{ENGINE}.")
 
 
-def roots(stage: str, settings: Any) -> tuple[Node, ...]:
+def roots(stage: str, settings: object) -> tuple[Node, ...]:
     """Return a stage's `run`, the classes of its settings, and the scripts of these classes."""
     found = {Node(f"{PACKAGE}.{stage}", "run")}
-    waiting = [settings]
+    waiting: list[object] = [settings]
     while waiting:
         value = waiting.pop()
         if isinstance(value, Mapping):
@@ -149,11 +149,11 @@ def roots(stage: str, settings: Any) -> tuple[Node, ...]:
         elif isinstance(value, list | tuple):
             waiting += value
         elif isinstance(value, BaseModel) or is_dataclass(value):
-            kind: Any = type(value)
+            kind = type(value)
             found.add(Node(kind.__module__, kind.__qualname__.partition(".")[0]))
             found |= {Node(f"{PACKAGE}.{each}", WHOLE) for each in getattr(kind, "scripts", ())}
-            names = kind.model_fields if isinstance(value, BaseModel) else kind.__dataclass_fields__
-            waiting += [getattr(value, name) for name in names]
+            names = "model_fields" if isinstance(value, BaseModel) else "__dataclass_fields__"
+            waiting += [getattr(value, name) for name in getattr(kind, names)]
     return tuple(sorted(found))
 
 

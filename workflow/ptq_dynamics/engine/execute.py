@@ -8,27 +8,27 @@ import tempfile
 import time
 import traceback
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from types import ModuleType
+from typing import Literal
 
 from pydantic import TypeAdapter
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem, is_full_disk
-from ptq_dynamics.engine import checkout, code, machine, manifest, processes, record
+from ptq_dynamics.engine import checkout, code, machine, manifest, record, subprocesses
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.lease import Lease, held, take_devices
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
+from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Spec, beside
 from ptq_dynamics.engine.publish import OUT, SCRATCH, clear, is_prepared, publish, take_over
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import differences, restore_manifest, stale
 
-Spec = Mapping[str, Any]
 DIFFERS = "it came out different in {} (another processor or library?)"
 
 
@@ -156,7 +156,7 @@ def _second(made: Record, known: Record, first: Path, second: Path) -> Record:
     return replace(made, second=f"second build on a GPU: {agree(first, second)}")
 
 
-def _read(spec: Spec, progress: Progress) -> Context[Any]:
+def _read(spec: Spec, progress: Progress) -> Context[object]:
     """Return the context of a stage, without the folders to write to."""
     settings = _take_code(spec)
     inputs = {
@@ -168,7 +168,7 @@ def _read(spec: Spec, progress: Progress) -> Context[Any]:
     return Context(spec["name"], settings, inputs, Path(), Path(), progress, identity=identity)
 
 
-def _make(spec: Spec, context: Context[Any], work: Path) -> Manifest:
+def _make(spec: Spec, context: Context[object], work: Path) -> Manifest:
     """Run the stage in folders of `work`; return the manifest of its files."""
     context.out, context.scratch = work / OUT, work / SCRATCH
     context.out.mkdir(parents=True, exist_ok=True)
@@ -176,18 +176,18 @@ def _make(spec: Spec, context: Context[Any], work: Path) -> Manifest:
     return manifest.describe(context.out, Paths.of(spec).manifest, _stage(spec).run(context))
 
 
-def _stage(spec: Spec) -> Any:
+def _stage(spec: Spec) -> ModuleType:
     return import_module(f"{checkout.PACKAGE}.{spec['stage']}")
 
 
-def settings_of(spec: Spec) -> Any:
+def settings_of(spec: Spec) -> object:
     """Return the settings of a job in the type that its stage's `run` names."""
     hints = typing.get_type_hints(_stage(spec).run, include_extras=True)
     (kind,) = typing.get_args(hints["context"])
     return TypeAdapter(kind).validate_python(spec["settings"])
 
 
-def _take_code(spec: Spec) -> Any:
+def _take_code(spec: Spec) -> object:
     """Import the planned code, before later edits; return the settings."""
     checkout.check(Path())
     settings = settings_of(spec)
@@ -196,7 +196,7 @@ def _take_code(spec: Spec) -> Any:
     found = code.program().code(code.roots(spec["stage"], settings))
     libraries = machine.versions(found.libraries, spec["libraries"])
     here = {"code": found.modules, "libraries": libraries}
-    for reason in differences({key: spec[key] for key in here}, here):
+    for reason in differences({"code": spec["code"], "libraries": spec["libraries"]}, here):
         raise Problem(f"{reason} since the job was planned; run the same command again")
     return settings
 
@@ -223,4 +223,4 @@ def again(path: Path, purpose: Literal["restore", "compare"]) -> bool:
     environment |= {"PTQ_DYNAMICS_PROCESSES": count if on_cpu else "", "PTQ_DYNAMICS_GPUS": count}
     command = [sys.executable, "-m", "ptq_dynamics.engine.run", str(path), f"--{purpose}"]
     command += ["--devices", "1"]  # a job that leases a GPU passes it on
-    return processes.run(command, environment, is_heard=True).returncode == 0
+    return subprocesses.run(command, environment, is_heard=True).returncode == 0

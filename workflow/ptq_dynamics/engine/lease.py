@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, SoftFileLease, Timeout
 
@@ -50,7 +49,7 @@ class Lease:
         )
 
 
-def _lock(path: Path, lost: Callable[[Any], None] | None = None) -> SoftFileLease:
+def _lock(path: Path, lost: Callable[[object], None] | None = None) -> SoftFileLease:
     return SoftFileLease(
         path,
         lease_duration=SECONDS,

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
@@ -156,14 +155,15 @@ def _git(root: Path, *arguments: str) -> str:
     # The variables of a git hook name another repository.
     known = os.environ.items()
     own = {n: v for n, v in known if not n.startswith("GIT_") or n.startswith("GIT_CONFIG")}
-    how: dict[str, Any] = {"env": {**own, "LC_ALL": "C"}, "text": True, "errors": "replace"}
+    own["LC_ALL"] = "C"
+    command += arguments
     try:
-        done = subprocess.run([*command, *arguments], capture_output=True, **how)
+        done = subprocess.run(command, capture_output=True, env=own, text=True, errors="replace")
     except OSError as error:
         raise Problem(f"git cannot be run: {error.strerror}") from None
     if done.returncode:
         raise Problem(f"git says: {' '.join(done.stderr.split())}")
-    return str(done.stdout)
+    return done.stdout
 
 
 def versions(modules: Iterable[str], distributions: Iterable[str] = ()) -> dict[str, str]:

@@ -10,11 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict  # which pydantic requires before Python 3.12
+
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import ABSENT, RECORD, beside
+from ptq_dynamics.engine.paths import ABSENT, RECORD, beside, command
 
-Files = dict[str, dict[str, Any]]
+
+class File(TypedDict):
+    """Size in bytes, and hex digest."""
+
+    size: int
+    sha256: str
+
+
+Files = dict[str, File]
+Facts = dict[str, Any]  # JSON; whoever reads a fact knows its type from the stage that wrote it
 LARGE = 1 << 30  # bytes
 
 
@@ -24,7 +35,7 @@ class Manifest:
 
     path: Path
     files: Files
-    facts: dict[str, Any]
+    facts: Facts
     restore: "Callable[[Manifest], None] | None" = field(default=None, repr=False)
     _verified: set[str] = field(default_factory=set, repr=False)
 
@@ -140,15 +151,15 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
             raise ValueError(f"{outside[0]} lies outside of its folder")
         return Manifest(path, names, content["facts"], restore)
     except FileNotFoundError:
-        raise Problem(f"{path} is missing; build it with snakemake {path}") from None
+        raise Problem(f"{path} is missing; build it with {command(path)}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Problem(f"{found} is no manifest ({error}); remove {found} and build again") from None
 
 
-def describe(folder: Path, path: Path, facts: Mapping[str, Any]) -> Manifest:
+def describe(folder: Path, path: Path, facts: Mapping[str, object]) -> Manifest:
     """Return the manifest for `path` of all files below `folder` that are not hidden."""
     names = (each.relative_to(folder) for each in sorted(folder.rglob("*")) if each.is_file())
-    files = {
+    files: Files = {
         name.as_posix(): {"size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
         for name in names
         if not any(part.startswith(".") for part in name.parts)

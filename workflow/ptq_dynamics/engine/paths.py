@@ -5,13 +5,29 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict  # which pydantic requires before Python 3.12
+
 MANIFEST = "manifest.json"
 RECORD = "record.json"
 SPECIFICATION = "spec.json"
 ABSENT = "absent.json"  # lists the files of a result that were dropped
+TOP = ("results", "figures", "paper")  # they have one folder for each scale
 PARTS = (MANIFEST, RECORD, SPECIFICATION, ABSENT)
 DIGITS = 16  # of a job's identity, in the name of its work folder
 TOKEN = 8  # digits of the lease's token in that name
+
+
+class Spec(TypedDict):
+    """The specification of a job: what its result depends on, except the bytes of its inputs."""
+
+    stage: str  # its module, below the package
+    name: str
+    folder: str
+    stem: str | None  # of its files, in a shared folder
+    inputs: Mapping[str, list[str]]  # paths of manifests by label
+    settings: Any  # JSON of the type that the `run` of the stage names
+    code: Mapping[str, str]  # digests by module
+    libraries: Mapping[str, str]  # versions by distribution
 
 
 def beside(path: str | Path, name: str) -> Path:
@@ -19,6 +35,13 @@ def beside(path: str | Path, name: str) -> Path:
     found = Path(path)
     own = next(part for part in PARTS if found.name.endswith(part))
     return found.with_name(found.name.removesuffix(own) + name)
+
+
+def command(path: str | Path) -> str:
+    """Return the command that builds the result with a part at `path`."""
+    manifest = beside(path, MANIFEST)
+    scale = f" --config scale={manifest.parts[1]}" if manifest.parts[0] in TOP else ""
+    return f"snakemake {manifest}{scale}"
 
 
 def files(folder: Path) -> Iterator[Path]:
@@ -43,7 +66,7 @@ class Paths:
         self.lease = folder / f".{self._prefix}lease"
 
     @classmethod
-    def of(cls, job: Mapping[str, Any]) -> "Paths":
+    def of(cls, job: Spec) -> "Paths":
         """Return the paths of the job with this specification."""
         return cls(Path(job["folder"]), job["stem"])
 

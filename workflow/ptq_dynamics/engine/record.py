@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import SkipValidation, TypeAdapter
 
 from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import machine
 from ptq_dynamics.engine.machine import Device, Git, Machine
-from ptq_dynamics.engine.manifest import Files, Manifest
-from ptq_dynamics.engine.paths import MANIFEST, beside
+from ptq_dynamics.engine.manifest import Facts, Files, Manifest
+from ptq_dynamics.engine.paths import Spec, command
 
 VERSION = 4
 SEAL = "digest"  # the key with the digest of the record's text, in which this value is empty
@@ -41,10 +40,11 @@ class Acceptance:
 class Record:
     """How a result was made; times in UTC and seconds, memory in bytes."""
 
-    job: Mapping[str, Any]  # the specification; with `accepted` ones, the last
+    # With `accepted` ones, the last. Old specifications may have other keys.
+    job: SkipValidation[Spec]
     inputs: Mapping[str, str]  # digests of manifests by path
     files: Files  # as in the manifest
-    facts: dict[str, Any]
+    facts: Facts
     packages: Mapping[str, str | None]
     git: Git | None
     machine: Machine
@@ -87,7 +87,7 @@ class Record:
         return self.accepted[0].identity if self.accepted else self.identity
 
 
-def identity(job: Mapping[str, Any], digests: Mapping[str, str]) -> str:
+def identity(job: Spec, digests: Mapping[str, str]) -> str:
     """Return the hex digest of a specification and of the digests of its inputs by path."""
     inputs = {label: [digests[path] for path in paths] for label, paths in job["inputs"].items()}
     return hashlib.sha256(canonical([job, inputs]).encode()).hexdigest()
@@ -112,8 +112,7 @@ def read(path: Path, text: str | None = None) -> Record:
             raise Problem(f"{path} is not as it was written (its digest differs); {mend}")
         return _reader().validate_python(found)
     except FileNotFoundError:
-        result = beside(path, MANIFEST)
-        raise Problem(f"{path} is missing; build it with snakemake {result}") from None
+        raise Problem(f"{path} is missing; build it with {command(path)}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error).partition("\n")[0]
         raise Problem(f"{path} is no record ({reason}); {mend}") from None
@@ -123,7 +122,7 @@ _reader = cache(lambda: TypeAdapter(Record))  # slow to build
 
 
 def describe(
-    job: Mapping[str, Any],
+    job: Spec,
     inputs: Mapping[str, list[Manifest]],
     output: Manifest,
     commit: Git | None,
@@ -134,7 +133,7 @@ def describe(
     own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     unit = 1 if sys.platform == "darwin" else 1024
     return Record(
-        job=dict(job),
+        job={**job},
         inputs={str(m.path): m.digest() for group in inputs.values() for m in group},
         files=output.files,
         facts=output.facts,

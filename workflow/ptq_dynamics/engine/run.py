@@ -9,9 +9,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from ptq_dynamics.engine.paths import Spec
 
 VARIABLE = "PTQ_DYNAMICS_WARM"
 ALONE = b"-"  # the answer to a job that has to run without the warm process
@@ -27,6 +30,23 @@ QUIET = {
 }
 
 
+class Options(TypedDict):
+    """How a job runs (`execute.execute`)."""
+
+    devices: int
+    restoring: bool
+    comparing: bool
+
+
+class Request(TypedDict):
+    """A request to the warm process."""
+
+    job: "Spec"
+    options: Options
+    environment: dict[str, str]
+    directory: str
+
+
 def end_at_once() -> None:
     """Let SIGINT end this process without a Python exception, as SIGTERM does."""
     # A shell ignores SIGINT in processes that it starts in the background.
@@ -34,9 +54,14 @@ def end_at_once() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def delegate(job: Mapping[str, Any], **how: Any) -> int | None:
+def delegate(job: "Spec", options: Options) -> int | None:
     """Run a job in the warm process and return its exit status; None if there is no process."""
-    request = {"job": job, "how": how, "environment": {**os.environ}, "directory": os.getcwd()}
+    request: Request = {
+        "job": job,
+        "options": options,
+        "environment": {**os.environ},
+        "directory": os.getcwd(),
+    }
     with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
         connection.connect(os.environ.get(VARIABLE, ""))
         socket.send_fds(connection, [b"!"], [1, 2])
@@ -53,18 +78,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of the command line and return its exit status."""
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
-    how = {"restoring": "--restore" in flags, "comparing": "--compare" in flags}
+    options: Options = {
+        "devices": devices,
+        "restoring": "--restore" in flags,
+        "comparing": "--compare" in flags,
+    }
     with open(file, encoding="utf-8") as opened:
-        found = json.load(opened)
-    spec: dict[str, Any] = found.get("job", found)
+        content = json.load(opened)
+    spec = content.get("job", content)
     os.environ.update(QUIET)
     if devices:
         os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(devices))
-    status = None if how["comparing"] else delegate(spec, devices=devices, **how)
+    status = None if options["comparing"] else delegate(spec, options)
     if status is None:
         from ptq_dynamics.engine.execute import execute
 
-        status = execute(spec, devices=devices, **how)
+        status = execute(spec, **options)
     return status
 
 

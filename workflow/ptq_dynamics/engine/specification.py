@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic_core import to_jsonable_python
 
@@ -21,7 +21,7 @@ from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import code, manifest, record
 from ptq_dynamics.engine.machine import versions
-from ptq_dynamics.engine.paths import Paths
+from ptq_dynamics.engine.paths import Paths, Spec
 from ptq_dynamics.engine.publish import sweep
 
 MISSING, DAMAGED = "missing", "damaged"
@@ -36,7 +36,7 @@ class Job:
     name: str
     folder: str
     inputs: Mapping[str, list[str]]  # paths of manifests by label
-    settings: Any
+    settings: Any  # of the type that the `run` of the stage names
     stem: str | None = None  # of its files, in a shared folder
     distributions: tuple[str, ...] = ()  # whose files it reads
 
@@ -61,7 +61,7 @@ class Job:
         return code.planned(code.roots(self.stage, self.settings))
 
     @cached_property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Spec:
         """The specification, as plain data."""
         return {
             "stage": self.stage,
@@ -75,7 +75,7 @@ class Job:
         }
 
 
-def stale(spec: Mapping[str, Any], paths: Paths, *, deep: bool = False) -> list[str]:
+def stale(spec: Spec, paths: Paths, *, deep: bool = False) -> list[str]:
     """Return the reasons why a result is missing, outdated or damaged, the root cause first; none
     if it is up to date. `deep` compares the bytes of its files, not only their sizes."""
     try:
@@ -102,7 +102,7 @@ def digest_of(path: str) -> str | None:
     return None
 
 
-def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
+def differences(before: object, now: object, place: str = "") -> Iterator[str]:
     """Yield the differences of two specifications, such as `method.damping 0.05 → 0.01`."""
     if _are_entries(before) and _are_entries(now) and len(before) == len(now):
         before, now = dict(enumerate(before)), dict(enumerate(now))
@@ -119,7 +119,7 @@ def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
             yield from differences(before.get(key), now.get(key), name)
 
 
-def _differing_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _differing_inputs(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
     """Yield the differences of inputs by label, in one line for all seeds of a label."""
     seeds = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for found, labels in zip(seeds, (before, now), strict=True):
@@ -135,11 +135,11 @@ def _differing_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iter
         yield from differences(before[label], now[label], label)
 
 
-def _are_entries(value: Any) -> bool:
+def _are_entries(value: object) -> TypeGuard[list[Mapping[str, object]]]:
     return isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = "none" if value is None else str(value)
     text = f"{len(value)} entries" if _are_entries(value) else text
     return text if len(text) <= 60 else f"{text[:57]}..."

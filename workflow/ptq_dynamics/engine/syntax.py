@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import resolve_name
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 
@@ -190,7 +190,7 @@ class _Stripped(ast.NodeTransformer):
         self._fields.update(chain.from_iterable(map(scope, node.body)))
         return self.generic_visit(node)
 
-    def visit_FunctionDef(self, node: Any) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
 
@@ -228,7 +228,7 @@ class _Stripped(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _text(node: Any) -> str:
+def _text(node: object) -> str:
     """Return a syntax tree as text, the same in all versions of Python, without empty parts."""
     if isinstance(node, ast.AST):
         fields = {name: _text(part) for name, part in ast.iter_fields(node) if name not in LEFT_OUT}

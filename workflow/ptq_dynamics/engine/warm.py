@@ -15,16 +15,18 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import NoReturn
 
 from ptq_dynamics.engine.lease import VISIBLE, visible
-from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE, end_at_once
+from ptq_dynamics.engine.paths import Spec
+from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE, Request, end_at_once
 
 # By default, glibc returns large tensors to the system after each step and requests them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
@@ -99,7 +101,7 @@ def serve(address: str, *devices: str) -> None:
                     pass
 
 
-def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
+def _prepare(job: Spec, devices: Sequence[str]) -> bool:
     """Import the modules of a job and parse their sources. Return whether a child can run the job;
     without this process, the job reports a failing import itself."""
     from ptq_dynamics.engine import code
@@ -127,7 +129,7 @@ def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
     return True
 
 
-def _can_begin_cuda(torch: Any, device: str) -> bool:
+def _can_begin_cuda(torch: ModuleType, device: str) -> bool:
     """Return whether a child of this process can compute on a device."""
 
     def begin() -> None:
@@ -145,7 +147,7 @@ def _can_begin_cuda(torch: Any, device: str) -> bool:
     return child.exitcode == 0
 
 
-def _serve_one(connection: socket.socket, descriptors: list[int], request: Any) -> NoReturn:
+def _serve_one(connection: socket.socket, descriptors: list[int], request: Request) -> NoReturn:
     """Run the job of a connection and end this child."""
     from ptq_dynamics.engine.execute import execute
 
@@ -161,7 +163,7 @@ def _serve_one(connection: socket.socket, descriptors: list[int], request: Any) 
         threading.Thread(target=_attend, args=(connection,), daemon=True).start()
         if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
             sys.modules["torch"].set_num_threads(int(threads))
-        status = execute(request["job"], **request["how"])
+        status = execute(request["job"], **request["options"])
         sys.stdout.flush()
         sys.stderr.flush()
         connection.sendall(str(status).encode())

@@ -4,14 +4,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
-from typing import Any, cast, get_args
+from typing import Unpack, cast, get_args
 
 import numpy as np
 import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import FULL_PRECISION, QUANTIZED, Panel, call, in_group
+from ptq_dynamics.figures.labels import (
+    FULL_PRECISION,
+    QUANTIZED,
+    Form,
+    Panel,
+    Words,
+    call,
+    in_group,
+)
+from ptq_dynamics.figures.selection import Selection
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
 from ptq_dynamics.train.settings import TRAINING
@@ -27,7 +35,7 @@ class Curves:
     A value is the mean over calibration draws and seeds. Its error is the standard deviation over
     seeds, or with one seed the standard error over blocks (`errors_of_comparison`) and draws."""
 
-    def __init__(self, settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> None:
+    def __init__(self, settings: Selection, inputs: Mapping[str, Sequence[Manifest]]) -> None:
         self.settings, self.inputs = settings, inputs
         self.table = join(settings.series, inputs)
         # If no checkpoint has tokens, figures show steps.
@@ -37,7 +45,11 @@ class Curves:
             self.table = self.table.assign(**{self.x: 0})
         self.curves = dict(settings.curves)
         self.labels = list(self.curves)
-        members = [(curve, name) for curve, found in settings.curves for name in found]
+        own: dict[str, Words] = {e.name: (e.title, e.label, {}) for e in settings.columns}
+        rounded = {column.name for column in settings.columns if column.quantized}
+        self.quantized = QUANTIZED | {name: own[name] for name in rounded}
+        self.full = FULL_PRECISION | {name: own[name] for name in own.keys() - rounded}
+        members = [(curve, name) for curve, names_ in settings.curves for name in names_]
         self.members = pd.DataFrame(members, columns=["curve", names.TRAJECTORY])
         self.quantizers = {shown.name: shown for shown in settings.quantizers}
         self.draws: dict[str | None, tuple[str, ...]] = {None: (names.FULL_PRECISION,)}
@@ -56,29 +68,30 @@ class Curves:
     @property
     def groups(self) -> dict[str, dict[str, str]]:
         """The names of curves by label in every group, from labels "GROUP: NAME"."""
-        found: dict[str, dict[str, str]] = {}
+        groups: dict[str, dict[str, str]] = {}
         for label in self.labels:
             group, name = in_group(label)
-            found.setdefault(group, {})[label] = name
-        return found
+            groups.setdefault(group, {})[label] = name
+        return groups
 
     def wanted(self, *, quantized_losses: bool = False) -> Iterator[tuple[str, str | None]]:
         """Yield every metric with every quantizer, or with None for full precision."""
-        for metric in self.settings.figure.metrics:
-            if metric in FULL_PRECISION:
+        for metric in self.settings.metrics:
+            if metric in self.full:
                 yield metric, None
-            if metric not in FULL_PRECISION or (metric == names.LOSS and quantized_losses):
+            if metric not in self.full or (metric == names.LOSS and quantized_losses):
                 for quantizer in self.quantizers:
                     yield metric, quantizer
 
     def panel(
-        self, metric: str, quantizer: str | None, x: str, title: str = "{}", **form: Any
+        self, metric: str, quantizer: str | None, x: str, title: str = "{}", **form: Unpack[Form]
     ) -> Panel:
         """Return a panel for a metric against `x`; `title` is a template for the metric's words,
         and `form` has further fields of the panel."""
-        words, label, own = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
+        words, label, own = self.quantized[metric] if quantizer else self.full[metric]
         words = words.format(q=self.called.get(quantizer or ""))
-        return Panel(title.format(words), x, label, **{**own, **form})
+        merged: Form = {**own, **form}
+        return Panel(title.format(words), x, label, **merged)
 
     def phase_means(self, metric: str, quantizer: str) -> pd.DataFrame:
         """Return the means of a metric along trunks between the starts of branches, as levels."""
@@ -87,12 +100,12 @@ class Curves:
             starts = sorted(at for name, at in self.starts.items() if self.trunks[name] == trunk)
             own = rows[rows.trajectory == trunk]
             own = own.assign(phase=np.searchsorted(starts, own.step.astype(int)))
-            how: Any = dict.fromkeys((names.METRIC, names.QUANTIZER, "draws", "bits"), "first")
-            how |= dict.fromkeys((names.VALUE, "stderr"), "mean")
-            join = lambda own: " ".join(own.unique() if own.nunique() == 1 else own)  # noqa: E731
-            how |= dict.fromkeys(("origin", names.CHECKPOINT), join)
-            found = own.groupby([names.TRAJECTORY, "phase", names.SEED]).agg(how)
-            means = over_seeds(found.reset_index(), "phase")
+            phases = own.groupby([names.TRAJECTORY, "phase", names.SEED])
+            kinds = phases[[names.METRIC, names.QUANTIZER, "draws", "bits"]].first()
+            numbers = phases[[names.VALUE, "stderr"]].mean()
+            texts = phases[["origin", names.CHECKPOINT]].agg(_joined)
+            table = pd.concat([kinds, numbers, texts], axis=1)
+            means = over_seeds(table.reset_index(), "phase")
             last = own.groupby("phase").tokens.max().astype(float)
             first = last.shift(fill_value=own.tokens.min())
             for step, edge in enumerate((first, last)):
@@ -100,12 +113,14 @@ class Curves:
                 parts.append(means.assign(tokens=x, step=2 * means.phase + step))
         return self.along(pd.concat(parts), names.TOKENS).assign(axis="level")
 
-    def over_tokens(self, metric: str, quantizer: str | None, **form: Any) -> Panel:
+    def over_tokens(
+        self, metric: str, quantizer: str | None, title: str = "{}", **form: Unpack[Form]
+    ) -> Panel:
         """Return a panel for a metric against tokens, with the learning rate on the right axis."""
         of = ", ".join(self.settings.uncertain_rates)
         right = "Learning rate" + (f"\n(uncertain of {of})" if of else "")
-        form = {"right": right, "tokens_x": True, "crop": metric == names.LOSS, **form}
-        return self.panel(metric, quantizer, self.x_label, **form)
+        own: Form = {"right": right, "tokens_x": True, "crop": metric == names.LOSS, **form}
+        return self.panel(metric, quantizer, self.x_label, title, **own)
 
     @cache
     def rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
@@ -118,19 +133,18 @@ class Curves:
         spread = (values.transform("std") / draws**0.5).where(draws > 1, 0)
         table = table.assign(value=values.transform("mean")).drop_duplicates(point)
         table = table.assign(quantizer=quantizer or names.FULL_PRECISION, draws=" ".join(used))
-        own: Any = table.stderr
         if metric in get_args(names.Paired):
             # The error of the mean over draws is smaller than the error of one draw.
             blocks = defaultdict[tuple[str, int | None, str], list[np.ndarray]](list)
-            for series in (each for each in self.settings.series if each.quantizer in used):
-                found = contributions(cast(names.Paired, metric), series, self.inputs)
-                for name, values_of in found.items():
-                    blocks[series.trajectory, series.seed, name].append(values_of)
+            for series in (one for one in self.settings.series if one.quantizer in used):
+                by_id = contributions(cast(names.Paired, metric), series, self.inputs)
+                for name, losses in by_id.items():
+                    blocks[series.trajectory, series.seed, name].append(losses)
             errors = errors_of_comparison({key: np.mean(v, axis=0) for key, v in blocks.items()})
             seeds = [None if seed is pd.NA else seed for seed in table.seed]
             keys = zip(table.trajectory, seeds, table.checkpoint_id, strict=True)
-            own = [errors[key] for key in keys]
-        return table.assign(stderr=np.hypot(own, spread[table.index]))
+            table = table.assign(stderr=[errors[key] for key in keys])
+        return table.assign(stderr=np.hypot(table.stderr, spread[table.index]))
 
     def select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """Return a metric averaged over seeds, from measurements or from training curves."""
@@ -200,6 +214,10 @@ class Curves:
     def last_of(points: pd.DataFrame) -> pd.DataFrame:
         """Return the last point of every trajectory in a curve."""
         return points.groupby(["curve", "segment"], sort=False).tail(1)
+
+
+def _joined(texts: pd.Series) -> str:
+    return " ".join(texts.unique() if texts.nunique() == 1 else texts)
 
 
 def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:

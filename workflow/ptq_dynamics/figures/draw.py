@@ -1,20 +1,19 @@
 """The stage that draws a figure: NAME.pdf and NAME.png, and what they show, NAME.csv."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
+from ptq_dynamics.figures.labels import ORIGIN, PICTURES, SPANS, TABLE
 from ptq_dynamics.figures.panels import Picture, Sheet
 from ptq_dynamics.figures.places import spans
-from ptq_dynamics.figures.settings import ORIGIN, PICTURES, SPANS, TABLE
 
 
-def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
+def run(context: Context[FigureSettings]) -> Mapping[str, object]:
     """Join the measurements and draw them as the figure's layout does. Facts: the number of points,
     the sentences below its caption, and where its panels lie in the picture."""
-    picture: Picture = context.settings.figure.draw(Sheet(Curves(context.settings, context.inputs)))
+    picture = context.settings.figure.draw(Sheet(Curves(context.settings, context.inputs)))
     save(picture, context)
     return {**picture.facts, SPANS: spans(picture.figure)}
 

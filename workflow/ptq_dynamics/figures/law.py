@@ -26,11 +26,11 @@ def features(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def held_out(
-    found: pd.DataFrame, law: str, groups: Sequence[str] | np.ndarray, errors: np.ndarray
+    table: pd.DataFrame, law: str, groups: Sequence[str] | np.ndarray, errors: np.ndarray
 ) -> np.ndarray:
     """Return the errors [points, ...] that a law predicts for each group after a fit by least
     squares to the logarithms of all other groups."""
-    x = np.column_stack([np.ones(len(found)), found[[*LAWS[law]]]])
+    x = np.column_stack([np.ones(len(table)), table[[*LAWS[law]]]])
     y, owner = np.log10(np.maximum(errors, SMALLEST)), np.asarray(groups)
     out = np.empty_like(y)
     for group in np.unique(owner):

@@ -4,14 +4,18 @@ drawing inside functions, because planning imports all layouts."""
 from abc import abstractmethod
 from fractions import Fraction
 from itertools import chain
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Name, Once, Strict
-from ptq_dynamics.figures.settings import names_in_groups
+from ptq_dynamics.figures.columns import OrColumn, columns
+from ptq_dynamics.figures.labels import names_in_groups
 from ptq_dynamics.measure.names import LOSS, QUANTIZED, Evaluated, Metric
-from ptq_dynamics.measure.settings import Query
+from ptq_dynamics.measure.series import Query
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 MOST_CURVES = 8  # the number of line styles
 BEFORE = "FP loss (nats/token)"  # label of the horizontal axis
@@ -52,7 +56,7 @@ class Layout(Strict):
     curves: Annotated[dict[Text, Some[str]], Field(min_length=1)]
     quantizers: Annotated[tuple[str, ...], Once] = ()
     draws: dict[str, Annotated[tuple[str, ...], Once]] = {}
-    metrics: Some[Metric]
+    metrics: Some[Annotated[Metric, OrColumn()]]
     options: Strict = Strict()
 
     @property
@@ -62,10 +66,11 @@ class Layout(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        quantized = [metric for metric in self.metrics if metric in QUANTIZED]
+        of_quantized = QUANTIZED | {each.name for each in columns().values() if each.quantized}
+        quantized = [metric for metric in self.metrics if metric in of_quantized]
         if quantized and not self.quantizers:
             raise ValueError(f"metrics has {quantized[0]}, which needs quantizers; add one")
-        if self.quantizers and self.metrics and not {*self.metrics} & {LOSS, *QUANTIZED}:
+        if self.quantizers and self.metrics and not {*self.metrics} & {LOSS, *of_quantized}:
             raise ValueError(f"metrics has none that needs {self.quantizers[0]}; add one")
         if unknown := [name for name in self.draws if name not in self.quantizers]:
             raise ValueError(f"draws has {unknown[0]!r}, which is not one of quantizers")
@@ -86,5 +91,5 @@ class Layout(Strict):
         return Reads()
 
     @abstractmethod
-    def draw(self, sheet: Any) -> Any:
-        """Draw the figure on a `panels.Sheet`, and return a `panels.Picture`."""
+    def draw(self, sheet: "Sheet") -> "Picture":
+        """Draw the figure on a sheet."""

@@ -1,9 +1,9 @@
 """Panels of figures. The table of a figure, its CSV file, has a row for each drawn point."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from string import ascii_lowercase
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -11,15 +11,14 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+from matplotlib.typing import HashableList
 
+from ptq_dynamics.figures.axes import draw_panel
 from ptq_dynamics.figures.curves import ABOUT, Curves
-from ptq_dynamics.figures.places import RIGHT
-from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups, rounded
-from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
+from ptq_dynamics.figures.labels import FINDING, Panel, names_in_groups, rounded
+from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, in_order, lines
 from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.train.trajectory import Trajectory
 
@@ -31,9 +30,6 @@ HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
 FEW = 5  # curves, for the legend of which half a text column has room
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 MOST = 5  # columns of the legend
-FAINT = 0.4  # opacity of what is neither an end nor a level
-# The height of a spike over the highest median of neighbours, and the number of neighbours.
-SPIKE, NEIGHBOURS = 1.5, 9
 
 
 class Picture(NamedTuple):
@@ -41,7 +37,10 @@ class Picture(NamedTuple):
 
     figure: Figure
     table: pd.DataFrame
-    facts: dict[str, Any]
+    facts: dict[str, object]
+
+
+Draw = Callable[[Axes, Panel, pd.DataFrame, Styles], None]  # draws a panel
 
 
 class Sheet:
@@ -70,15 +69,15 @@ class Sheet:
         curves: Sequence[str] = (),
         columns: int | None = None,
         *,
-        said: Sequence[str] = (),
-        draw: Callable[[Axes, Panel, pd.DataFrame, Mapping[str, Line]], None] | None = None,
+        notes: Sequence[str] = (),
+        draw: Draw | None = None,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, with one legend below. It has the
         `curves`, by default those of the data, and `more`. `draw` replaces the function that draws
-        a panel. Facts: the number of points, and sentences below the caption, at last `said`."""
+        a panel. Facts: the number of points, and sentences below the caption, at last `notes`."""
         table, panels = columned(pd.concat(self._parts)), self.panels
-        if self.settings.figure.grouped:
+        if self.settings.grouped:
             curves = names_in_groups(self.data.labels)
         curves = in_order(curves or self.data.labels)
         goes_on = set() if draw else self._taken_over(table)
@@ -96,11 +95,11 @@ class Sheet:
             if draw:
                 draw(ax, panel, part, styles)
             else:
-                _draw_panel(ax, panel, part, styles, panel.name in last, goes_on)
+                draw_panel(ax, panel, part, styles, panel.name in last, goes_on)
         if any(panel.right for panel in panels) and (table.axis == "right").any():
             line = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
             more = {**more, "learning rate (right axis)": line}
-        return self.picture(figure, axes, table, curves=curves, more=more, said=said)
+        return self.picture(figure, axes, table, curves=curves, more=more, notes=notes)
 
     def picture(
         self,
@@ -110,23 +109,25 @@ class Sheet:
         *,
         curves: Sequence[str] = (),
         more: Mapping[str, Artist] = {},
-        said: Sequence[str] = (),
+        notes: Sequence[str] = (),
     ) -> Picture:
         """Add one legend below the panels, unless there is only one curve, and the scale at the top
         right. The legend has each label once, in the order of the curves, then `more`."""
-        found: dict[str, Artist] = {}
+        entries: dict[str, Artist] = {}
         for ax in axes:
             for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-                found.setdefault(label, handle)
-        found = {label: found[label] for label in curves if label in found} | found | dict(more)
-        if len(found) > 1:
-            columns = _columns([len(label) for label in found], figure.get_figwidth())
-            look: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
-            for shown in figure.legend(list(found.values()), list(found), **look).legend_handles:
-                if shown is not None:
-                    shown.set_alpha(1)
+                entries.setdefault(label, handle)
+        ordered = {label: entries[label] for label in curves if label in entries}
+        entries = ordered | entries | dict(more)
+        if len(entries) > 1:
+            columns = _columns([len(label) for label in entries], figure.get_figwidth())
+            legend = figure.legend(
+                list(entries.values()), list(entries), loc="outside lower center", ncols=columns
+            )
+            for drawn in filter(None, legend.legend_handles):
+                drawn.set_alpha(1)
         figure.suptitle(self._made_at(), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
-        finding = " ".join([*self._notes(), *said])
+        finding = " ".join([*self._notes(), *notes])
         return Picture(figure, table, {"points": len(table), FINDING: finding})
 
     def _made_at(self) -> str:
@@ -150,7 +151,7 @@ class Sheet:
             if run.stands_for
         }
         several = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        found = [f"Parameters of miniatures: {several}."] if len(sizes) > 1 else []
+        notes = [f"Parameters of miniatures: {several}."] if len(sizes) > 1 else []
         # A scale may use other settings than the figure names.
         tools = dict.fromkeys(
             BACKENDS[shown.method] + f" ({shown.draws[0]})" * (shown.draws[0] != shown.name)
@@ -160,8 +161,8 @@ class Sheet:
         sets = max((len(shown.draws) for shown in quantizers if shown.calibrated), default=0)
         made = [f"GPTQ by {' and '.join(tools)}"] if tools else []
         made += [_counted(sets, "calibration set")] if sets else []
-        found += [f"{', '.join(made)}."] if made else []
-        return [*found, *self.settings.notes]
+        notes += [f"{', '.join(made)}."] if made else []
+        return [*notes, *self.settings.notes]
 
     def _taken_over(self, table: pd.DataFrame) -> set[str]:
         """Return the names of runs that another run continues; their ends have no outline."""
@@ -190,14 +191,15 @@ def subplots(
     height: float,
     *,
     wide: bool = False,
-    layout: Any = "constrained",
+    layout: Literal["constrained", "compressed"] = "constrained",
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure and its axes, one for each name, in rows of a `height` in inches. One panel
     alone has half of the text width unless `wide`. Layout `compressed` is for fixed aspects."""
     matplotlib.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
     cells = [*names, *["."] * (-len(names) % columns)]
-    rows: list[Any] = [cells[start : start + columns] for start in range(0, len(cells), columns)]
+    starts = range(0, len(cells), columns)
+    rows: list[HashableList[str]] = [[*cells[start : start + columns]] for start in starts]
     width = TEXT if wide or columns > 1 else HALF
     figure = Figure(figsize=(width, len(rows) * height + 0.45))
     axes = figure.subplot_mosaic(rows)
@@ -216,110 +218,3 @@ def _columns(lengths: Sequence[int], width: float) -> int:
         if sum(ENTRY + LETTER * max(column) for column in filled) <= width:
             return columns
     return 1
-
-
-def _draw_panel(
-    ax: Axes,
-    panel: Panel,
-    table: pd.DataFrame,
-    styles: Mapping[str, Line],
-    last: bool,
-    goes_on: Set[str],
-) -> None:
-    """Draw the points of one panel; the `last` of a row names the right axis."""
-    right = ax.twinx(label=RIGHT.format(panel.name)) if panel.right else None
-    rates = table[table.axis == "right"]
-    # Hollow, sparse markers of the curves distinguish lines of different rates.
-    several = rates.groupby("curve").y.max().nunique() > 1
-    for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
-        line, width = styles[str(curve)], panel.widths.get(str(curve))
-        if axis == "right" and right is not None:
-            look: dict[str, Any] = {"linestyle": ":", "linewidth": 0.8, "zorder": 1}
-            if several:
-                look |= {"marker": line.marker, "markersize": 2.8, "markerfacecolor": "white"}
-                look |= {"markeredgewidth": 0.5, "markevery": (0.02, 0.4)}
-            right.plot(part.x, part.y, color=line.color, **look)
-            continue
-        faint = panel.faint and axis == "left"
-        look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin or faint else {}
-        # Markers on narrower lines would hide the lines below.
-        bare = panel.thin or axis == "level" or width != max(panel.widths.values(), default=None)
-        if not bare:
-            look |= {"marker": line.marker}
-            look |= {"markersize": line.area**0.5} if line.area > END else {}
-        look |= {"alpha": FAINT} if faint else {}
-        ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve, **look)
-        if part.low.notna().any() and not faint:
-            ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
-        if axis != "level" and segment not in goes_on:
-            end = part[part.y.notna()].tail(1)
-            mark_end(ax, end[["x", "y"]].to_numpy(), line)
-            if faint:
-                ax.vlines(end.x, end.low, end.high, color=line.color, linewidth=1.0)
-    if panel.diagonal:
-        ax.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
-    _limit(ax, panel, table[table.axis != "right"])
-    if panel.log_x:
-        ax.set_xscale("log")
-        plain_log_ticks(ax.xaxis)
-    elif panel.tokens_x or panel.diagonal or panel.zoom is not None:
-        ax.locator_params(axis="x", nbins=4)
-    if panel.tokens_x:
-        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if panel.log_y:
-        ax.set_yscale("log")
-        plain_log_ticks(ax.yaxis)
-    if right is not None:
-        right.set_ylim(bottom=0)
-        right.yaxis.set_major_formatter("{x:g}")
-        right.locator_params(nbins=4)
-        right.grid(False)
-        if last:
-            right.set_ylabel(str(panel.right))
-        ax.set_zorder(right.get_zorder() + 1)
-        ax.patch.set_visible(False)
-
-
-def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
-    """Outline the end of a run, [1, 2], or [0, 2] without an end."""
-    look: dict[str, Any] = {"s": line.area, "color": line.color, "marker": line.marker, "zorder": 4}
-    ax.scatter(*end.T, edgecolors="black", linewidths=0.5, **look)
-
-
-def error_bars(ax: Axes, part: pd.DataFrame, line: Line, curve: object, **look: Any) -> None:
-    """Draw points of a curve with bars for their bands."""
-    spread = [part.y - part.low, part.high - part.y]
-    look = {"color": line.color, "marker": line.marker, "label": curve, **look}
-    ax.errorbar(part.x, part.y, yerr=spread, **look)
-
-
-def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
-    """Set limits without the points that would hide the rest."""
-    shown = table
-    if panel.crop:
-        shown = table[table.x >= table.x.max() / 100]
-    if panel.zoom is not None:
-        shown = table[table.x <= panel.zoom]
-        room = 0.05 * (panel.zoom - shown.x.min())
-        ax.set_xlim(shown.x.min() - room, panel.zoom)
-    if panel.spikes:
-        along = table.groupby(["curve", "segment"], sort=False).y
-        calm = along.transform(lambda y: y.rolling(NEIGHBOURS, 1, center=True).median())
-        shown = shown[shown.y <= SPIKE * calm.max()]
-    if len(shown) < len(table):
-        ends = [shown.low.fillna(shown.y).min(), shown.high.fillna(shown.y).max()]
-        # The line of equal values begins in the corner.
-        ends[0] = min(ends[0], shown.x.min()) if panel.diagonal else ends[0]
-        low, high = np.log(ends) if panel.log_y else ends
-        ends = [low - 0.05 * (high - low), high + 0.05 * (high - low)]
-        ax.set_ylim(*(np.exp(ends) if panel.log_y else ends))
-
-
-def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, or a long x-axis at 1 and 3."""
-    low, high = axis.get_data_interval()
-    long = isinstance(axis, XAxis) and high > 10 * low
-    axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())

@@ -13,14 +13,14 @@ RIGHT = "{} right"  # the label of a panel's axes with a scale on the right
 def spans(figure: Figure) -> dict[str, list[Span]]:
     """Return the horizontal and vertical axis of each panel, by the label of its axes. Call this
     after the layout is final."""
-    found = dict[str, list[Span]]()
+    panels = dict[str, list[Span]]()
     for ax in figure.axes:
-        left, bottom, width, height = (round(each, 5) for each in ax.get_position().bounds)
-        found[str(ax.get_label())] = [
+        left, bottom, width, height = (round(share, 5) for share in ax.get_position().bounds)
+        panels[str(ax.get_label())] = [
             (left, width, *ax.get_xlim(), ax.get_xscale() == "log"),
             (bottom, height, *ax.get_ylim(), ax.get_yscale() == "log"),
         ]
-    return found
+    return panels
 
 
 def place(row: Mapping[str, str], panels: Mapping[str, Sequence[Span]]) -> list[float] | None:

@@ -1,14 +1,15 @@
 """The style of all figures, readable in greyscale and with colour-blindness."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log10
+from typing import Literal, TypedDict
 
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
 
-from ptq_dynamics.figures.settings import UNDER, UNITS
+from ptq_dynamics.figures.labels import UNDER, UNITS
 
 TEXT, HALF = 5.5, 2.75  # widths of figures in inches: a text column, and half of it
 SMALLEST = 6.0  # the smallest font size in points
@@ -23,6 +24,28 @@ class Line:
     dash: str
     marker: str
     area: float = END
+
+
+Styles = Mapping[str, Line]  # by label
+
+
+class Look(TypedDict, total=False):
+    """Properties of lines as matplotlib names them, sizes in points."""
+
+    color: str
+    linestyle: str
+    linewidth: float
+    elinewidth: float
+    marker: str
+    markersize: float
+    markerfacecolor: str
+    markeredgecolor: str
+    markeredgewidth: float
+    markevery: tuple[float, float]
+    fillstyle: Literal["none"]
+    alpha: float
+    label: str
+    zorder: float
 
 
 # Neighbours differ in hue, lightness, dash and marker. Colours are by Tol, and by Okabe and Ito.
@@ -99,26 +122,26 @@ def lines(labels: Sequence[str], rates: tuple[float, float] | None = None) -> di
     has its place between the lowest and the highest of all `rates`."""
     lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label)) and at[1] in labels}
     own = [label for label in labels if label not in lower]
-    found = _ranked([label for label in own if whose(label) == label], rates)
-    roles = {n: re.split(r"[\s,]", n)[0] for n in own if n not in found and whose(n) == n}
+    styles = _ranked([label for label in own if whose(label) == label], rates)
+    roles = {n: re.split(r"[\s,]", n)[0] for n in own if n not in styles and whose(n) == n}
     used = {ROLES[role].color for role in roles.values() if role in ROLES}
     free = [line for line in (*OTHERS, *LINES) if line.color not in used]
     seen = list[str]()
     for label, role in roles.items():
-        found[label] = _variant(ROLES[role], seen.count(role)) if role in ROLES else free.pop(0)
+        styles[label] = _variant(ROLES[role], seen.count(role)) if role in ROLES else free.pop(0)
         seen.append(role)
     for label in own:
-        if label not in found:
+        if label not in styles:
             marker, area = next(OF[start] for start in OF if label.startswith(start))
-            found[label] = replace(found.get(whose(label), LINES[0]), marker=marker, area=area)
+            styles[label] = replace(styles.get(whose(label), LINES[0]), marker=marker, area=area)
     for number, (label, of) in enumerate(lower.items()):
-        found[label] = _variant(found[of], [*lower.values()][: number + 1].count(of))
-    return found
+        styles[label] = _variant(styles[of], [*lower.values()][: number + 1].count(of))
+    return styles
 
 
 def _ranked(labels: Sequence[str], rates: tuple[float, float] | None) -> dict[str, Line]:
     """Return styles of values of a quantity, or of the sizes of one family of models."""
-    found, by_quantity = dict[str, Line](), dict[str, dict[str, float]]()
+    styles, by_quantity = dict[str, Line](), dict[str, dict[str, float]]()
     for label in labels:
         if value := _value(label):
             by_quantity.setdefault(value[0], {})[label] = value[1]
@@ -139,8 +162,8 @@ def _ranked(labels: Sequence[str], rates: tuple[float, float] | None) -> dict[st
         for number, label in zip(places, ordered, strict=True):
             color = to_hex(colormaps[name](share * number / last))
             dash, marker = DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)]
-            found[label] = Line(color, dash, marker)
-    return found
+            styles[label] = Line(color, dash, marker)
+    return styles
 
 
 def _steps(lowest: float, rate: float) -> int:
@@ -151,7 +174,7 @@ def _variant(line: Line, number: int) -> Line:
     """Return a lighter style with another dash and marker, for the curve `number` of a role."""
     if number == 0:
         return line
-    place = next((n for n, each in enumerate(LINES) if each.color == line.color), 0)
+    place = next((n for n, other in enumerate(LINES) if other.color == line.color), 0)
     other = LINES[(place + number) % len(LINES)]
     red, green, blue = (1 - (1 - part) * 0.6**number for part in to_rgb(line.color))
     return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)

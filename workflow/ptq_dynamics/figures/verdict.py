@@ -38,7 +38,7 @@ class Errors:
     def _pairs(self) -> np.ndarray:
         """Differences of neighbours, but not across the first decay."""
         parts = self.values[: self.fall], self.values[self.fall :]
-        return np.concatenate([np.diff(each) for each in parts])
+        return np.concatenate([np.diff(part) for part in parts])
 
     @cached_property
     def _of_blocks(self) -> float:
@@ -50,7 +50,7 @@ class Errors:
         the run where neighbours differ most, and no less than the error over blocks of text."""
         pairs = self._pairs
         parts = np.array_split(pairs, max(1, min(PARTS, isqrt(len(pairs)))))
-        largest = max(float((each**2).mean() / 2) for each in parts) if len(pairs) else inf
+        largest = max(float((part**2).mean() / 2) for part in parts) if len(pairs) else inf
         return max(largest**0.5, self._of_blocks)
 
     def half(self, variance: float) -> float:
@@ -65,35 +65,35 @@ class Errors:
 
     def verdict(self, called: str) -> str:
         """Return sentences, without the last full stop, on errors under the quantizer `called`."""
-        said = f"{called}: the error is"
+        text = f"{called}: the error is"
         if len(self.values) < 2:
-            return f"{said} {self.values[-1]:.3g} ± {self.noise[-1]:.1g} % (over blocks of text)"
+            return f"{text} {self.values[-1]:.3g} ± {self.noise[-1]:.1g} % (over blocks of text)"
         if 0 < self.fall < len(self.values):
-            return f"{said} {self._of_decay()}"
+            return f"{text} {self._of_decay()}"
         why = "The rate has not decayed, so there is no decay to judge"
         if not self.fall:
             why = "No checkpoint is known to be at the peak rate, so no decay can be judged"
-        return f"{said} {self.values[-1]:.3g} % at the end. {why}. {self._of_trend()}"
+        return f"{text} {self.values[-1]:.3g} % at the end. {why}. {self._of_trend()}"
 
     def _of_decay(self) -> str:
         peak, last = self.values[self.phases == "stable"][-BEFORE:], float(self.values[-1])
         level, variance = float(peak.mean()), 1 + 1 / len(peak)
         half, gap = self.half(variance), last - level
         when = f"over the last {len(peak)}" if len(peak) > 1 else "in the one checkpoint"
-        said = f"{level:.3g} % {when} at the peak rate"
-        said += " before the first decay" if "restart" in self.phases else ""
-        said += f", and {last:.3g} % at the end: {difference(gap, half)}"
+        text = f"{level:.3g} % {when} at the peak rate"
+        text += " before the first decay" if "restart" in self.phases else ""
+        text += f", and {last:.3g} % at the end: {difference(gap, half)}"
         # A level within its noise of zero can divide nothing.
         if level > (uncertain := self.half(1 / len(peak))):
-            whole, rest = self.half(1), level**2 - uncertain**2
-            wide = (hypot(last * uncertain, level * whole) ** 2 - (whole * uncertain) ** 2) ** 0.5
+            of_end, rest = self.half(1), level**2 - uncertain**2
+            wide = (hypot(last * uncertain, level * of_end) ** 2 - (of_end * uncertain) ** 2) ** 0.5
             low, high = ((last * level + sign * wide) / rest for sign in (-1, 1))
-            said += f", {last / level:.2f} times as large [{low:.2f}, {high:.2f}]"
+            text += f", {last / level:.2f} times as large [{low:.2f}, {high:.2f}]"
         if gap > half:
             is_not = np.flatnonzero(self.values - level <= half).max()
             first = self.steps[max(self.fall, is_not + 1)]
-            return f"{said}. From step {first:,} on it is higher"
-        return f"{said}. " + (
+            return f"{text}. From step {first:,} on it is higher"
+        return f"{text}. " + (
             "It is lower at the end"
             if gap < -half
             else f"Whether the end is higher cannot be told; {self._needed(gap, variance)}"
@@ -105,10 +105,10 @@ class Errors:
         weights = places / (places @ places)
         rise, variance = float(weights @ self.values), float(weights @ weights)
         half = self.half(variance)
-        said = f"Along the line through {count} checkpoints it changes: {difference(rise, half)}. "
+        text = f"Along the line through {count} checkpoints it changes: {difference(rise, half)}. "
         if abs(rise) > half:
-            return said + ("It rises" if rise > 0 else "It falls")
-        return f"{said}Whether it rises cannot be told; {self._needed(rise, variance)}"
+            return text + ("It rises" if rise > 0 else "It falls")
+        return f"{text}Whether it rises cannot be told; {self._needed(rise, variance)}"
 
     def _needed(self, gap: float, variance: float) -> str:
         """Return what would tell whether a difference is more than scatter."""

@@ -133,9 +133,9 @@ def explained(error: Exception, source: Source, what: str) -> Problem:
             page = f"{constants.ENDPOINT}/{source.repository}"
             reason = f"the hub denies access; accept its terms at {page}, then run hf auth login"
         case _:
-            said = " ".join(str(error).split()) or type(error).__name__
+            message = " ".join(str(error).split()) or type(error).__name__
             reason = (
-                f"{what} cannot be downloaded ({said}); check the network, its proxy and "
+                f"{what} cannot be downloaded ({message}); check the network, its proxy and "
                 "HF_HUB_OFFLINE, and run the same command again"
             )
     return Problem(f"{source}: {reason}")

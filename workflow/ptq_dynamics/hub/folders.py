@@ -8,19 +8,48 @@ from dataclasses import dataclass
 from filecmp import cmp
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NotRequired, TypedDict
 
 from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, Forms, weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub.files import is_pickled, is_small, is_weights
 
 STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
-STEP, TOKENS, BEST = "global_step", "num_input_tokens_seen", "best_global_step"  # its entries
+TOKENS: Final = "num_input_tokens_seen"  # in trainer_state.json
+BEST: Final = "best_global_step"  # its entry with the step of the best checkpoint
 # Subfolders with the model at the end of a run.
 FINAL = re.compile(r"(^|[-_])(final|last|latest)$")
+# Names of saves that were interrupted, such as tmp-checkpoint-500 of transformers.
+TEMPORARY = re.compile(r"\.|_*tmp(?![a-z])")
 CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx")  # its names in transformers
 UNLIMITED = 1 << 20  # context length in tokens of a model without a limit
 TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})  # linear layers are saved [in, out]
+
+
+class About(TypedDict):
+    """Fields of a model (`train.architectures.given`), and its vocabulary."""
+
+    name: str
+    context: int
+    total: int
+    inputs: list[int]
+    vocabulary: int
+
+
+class LogEntry(TypedDict):
+    """A step of a log, and the learning rate after it."""
+
+    step: int
+    learning_rate: float | None
+
+
+class State(TypedDict):
+    """Entries of trainer_state.json. None is unknown."""
+
+    global_step: int | None
+    num_input_tokens_seen: int | None
+    log_history: list[LogEntry]
+    best_global_step: NotRequired[int | None]
 
 
 @dataclass(frozen=True)
@@ -43,7 +72,7 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
     found, is_one = dict[int, Path](), (folder / CONFIG).is_file()
     for path in sorted(each for each in folder.iterdir() if each.is_dir()):
         match = pattern.search(path.name)
-        if match is None or not match[1].isdecimal():
+        if match is None or not match[1].isdecimal() or TEMPORARY.match(path.name):
             continue
         if not (path / CONFIG).is_file():
             # A checkpoint may have subfolders with the states of optimizers.
@@ -74,6 +103,8 @@ def left_out(folder: Path, pattern: re.Pattern[str]) -> list[str]:
             why, mend = f"its weights are those of {other.name}", ""
         elif not _weights(path):
             why = f"its {SAFE} is not complete"
+        elif path != folder and TEMPORARY.match(path.name):
+            why = "its name is that of an interrupted save"
         elif not _is_final(path, folder):
             why = "its name has no step"
         else:
@@ -84,7 +115,8 @@ def left_out(folder: Path, pattern: re.Pattern[str]) -> list[str]:
 
 
 def _is_final(path: Path, folder: Path) -> bool:
-    return path == folder or FINAL.search(path.name) is not None
+    is_named = FINAL.search(path.name) and not TEMPORARY.match(path.name)
+    return path == folder or bool(is_named)
 
 
 def _others(folder: Path, known: Collection[Path]) -> list[Path]:
@@ -124,19 +156,22 @@ def final_step(folder: Path) -> int | None:
     return known["global_step"] or max(logged, default=None)
 
 
-def state(folder: Path) -> dict[str, Any]:
-    """Return `global_step`, `num_input_tokens_seen`, `log_history` and any `best_global_step` of
-    trainer_state.json. Invalid numbers become None; entries without a step are left out."""
+def state(folder: Path) -> State:
+    """Return entries of trainer_state.json. Invalid numbers become None; entries of the log without
+    a step are left out."""
     content = json_object(folder / STATE)
-    found: dict[str, Any] = {key: _count(content.get(key)) for key in (STEP, TOKENS)}
-    found |= {key: _count(content[key]) for key in (BEST,) if key in content}
     logged = content.get("log_history")
-    found["log_history"] = [
-        {**each, "step": step, "learning_rate": _number(each.get("learning_rate"))}
-        for each in (logged if isinstance(logged, list) else ())
-        if isinstance(each, dict) and (step := _count(each.get("step"))) is not None
+    entries: list[LogEntry] = [
+        {"step": step, "learning_rate": _number(entry.get("learning_rate"))}
+        for entry in (logged if isinstance(logged, list) else ())
+        if isinstance(entry, dict) and (step := _count(entry.get("step"))) is not None
     ]
-    return found
+    known: State = {
+        "global_step": _count(content.get("global_step")),
+        "num_input_tokens_seen": _count(content.get("num_input_tokens_seen")),
+        "log_history": entries,
+    }
+    return {**known, BEST: _count(content[BEST])} if BEST in content else known
 
 
 def _number(value: object) -> float | None:
@@ -151,7 +186,7 @@ def _count(value: object) -> int | None:
     return int(number) if number is not None and number.is_integer() else None
 
 
-def json_object(path: Path) -> dict[str, Any]:
+def json_object(path: Path) -> dict[str, Any]:  # anything, since other tools write it
     """Return the object in a JSON file, empty without a file. Raises `Problem` if it is invalid."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
@@ -182,9 +217,8 @@ def listed(folder: Path, is_one: Callable[[str], object]) -> tuple[LocalFile, ..
     return tuple(LocalFile(name, about.st_size, about.st_mtime_ns) for name, about in found)
 
 
-def about(config: Mapping[str, Any], tensors: Forms) -> dict[str, Any]:
-    """Return the fields of a model (`train.architectures.given`) and its vocabulary, from its
-    config.json and the forms of its tensors."""
+def about(config: Mapping[str, Any], tensors: Forms) -> About:  # a model may have any config
+    """Return the properties of a model, from its config.json and the forms of its tensors."""
     # A model of text and images has a part for text.
     config = {**config, **(config.get("text_config") or {})}
     shapes = {name: shape for name, (_, shape) in tensors.items()}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -17,6 +17,10 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import files, folders
 from ptq_dynamics.hub.files import HubFile, Source, explained
+
+if TYPE_CHECKING:
+    from huggingface_hub import CachedRevisionInfo
+    from huggingface_hub.hf_api import RepoSibling
 
 LOCK = Path("config/families.lock.json")
 TIMEOUT = 30.0  # seconds
@@ -68,9 +72,10 @@ def resolve(wanted: Wanted) -> Entry:
     if constants.HF_HUB_OFFLINE:
         return _cached(wanted)
     source = Source(wanted.repository, wanted.revision, wanted.revision)
-    how: dict[str, Any] = {"revision": wanted.revision, "files_metadata": True, "timeout": TIMEOUT}
     try:
-        about = HfApi().model_info(wanted.repository, **how)
+        about = HfApi().model_info(
+            wanted.repository, revision=wanted.revision, files_metadata=True, timeout=TIMEOUT
+        )
     # Proxies and mirrors lead to many types of errors.
     except Exception as error:
         raise explained(error, source, "the list of files") from error
@@ -99,7 +104,7 @@ def _cached(wanted: Wanted) -> Entry:
     raise Problem(f"{place} is not complete in the hub's cache; unset HF_HUB_OFFLINE")
 
 
-def _in_cache(repository: str) -> Iterator[Any]:
+def _in_cache(repository: str) -> Iterator["CachedRevisionInfo"]:
     from huggingface_hub import constants, errors, scan_cache_dir
 
     with suppress(errors.CacheNotFound):
@@ -126,7 +131,7 @@ def revisions(repository: str, pattern: str) -> list[str]:
     return found
 
 
-def model(repository: str, revision: str, commit: str) -> dict[str, Any]:
+def model(repository: str, revision: str, commit: str) -> folders.About:
     """Return the properties of the model at a revision (`folders.about`)."""
     import huggingface_hub as hub
 
@@ -143,7 +148,7 @@ def model(repository: str, revision: str, commit: str) -> dict[str, Any]:
     return folders.about(json.loads(config.read_text(encoding="utf-8")), forms(metadata))
 
 
-def _file(about: Any, source: Source) -> HubFile:
+def _file(about: "RepoSibling", source: Source) -> HubFile:
     if about.lfs is not None:
         return HubFile(about.rfilename, about.lfs.size, f"sha256:{about.lfs.sha256}")
     if about.size is None or about.blob_id is None:
@@ -157,8 +162,8 @@ def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
     errors of the others, which stay as before. Prints a line for each revision that has moved."""
     entries, failed = read(path), list[str]()
     with ThreadPoolExecutor(TOGETHER) as pool:
-        asked = {one: pool.submit(resolve, one) for one in sorted(set(wanted))}
-    for one, answer in asked.items():
+        requests = {one: pool.submit(resolve, one) for one in sorted(set(wanted))}
+    for one, answer in requests.items():
         try:
             found = answer.result()
         except Problem as problem:
@@ -174,4 +179,4 @@ def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
         entries[one.repository][one.key] = found
     content = TypeAdapter(Lock).dump_python(entries, mode="json")
     write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
-    return len(asked) - len(failed), failed
+    return len(requests) - len(failed), failed

@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import lm_eval
 import lm_eval.tasks
@@ -12,18 +11,21 @@ import numpy as np
 import pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
 from datasets.table import InMemoryTable
+from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks._yaml_loader import load_yaml
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.measure.settings import Asked
+from ptq_dynamics.measure.series import Asked
 from ptq_dynamics.measure.tasks import TaskPart
 
+# A text with its continuation, and the tokens of both.
+Request = tuple[tuple[str, str], list[int], list[int]]
 Parts = Sequence[tuple[TaskPart, ConfigurableTask]]
 BUILTIN = Path(lm_eval.tasks.__file__).parent
 # Keys for the source of the data and for other tasks in a file.
@@ -33,16 +35,16 @@ ELSEWHERE = ("dataset_path", "dataset_name", "dataset_kwargs", "tag", "group", "
 class Asking:
     """The tasks of a job, and `facts` of each task."""
 
-    def __init__(self, tasks: Sequence[Asked], context: Context[Any]) -> None:
+    def __init__(self, tasks: Sequence[Asked], context: Context[object]) -> None:
         # The harness logs hints for every task and model.
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         self._tasks = {each: load(context.input(f"task {each.task}")) for each in tasks}
-        self.facts: dict[str, Any] = {
+        self.facts: dict[str, dict[str, float]] = {
             asked.task: {"chance": _chance(parts, asked.documents)}
             for asked, parts in self._tasks.items()
         }
 
-    def answers(self, model: Any, folder: Path) -> dict[str, np.ndarray]:
+    def answers(self, model: PreTrainedModel, folder: Path) -> dict[str, np.ndarray]:
         """Return the outcomes of every task for the model of a checkpoint folder."""
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return {
@@ -54,16 +56,23 @@ class Asking:
 class AnsweringModel(HFLM):
     """A model of transformers that rejects prompts which the harness would truncate."""
 
-    def __init__(self, asked: Asked, model: Any, tokenizer: Any) -> None:
-        sizes: Any = {"max_length": asked.context, "batch_size": asked.batch}
-        super().__init__(pretrained=model, tokenizer=tokenizer, **sizes)
+    def __init__(
+        self, asked: Asked, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
+        super().__init__(
+            pretrained=model, tokenizer=tokenizer, max_length=asked.context, batch_size=asked.batch
+        )
         self.asked = asked
 
-    def loglikelihood(self, requests: Any, disable_tqdm: bool = True) -> Any:
+    def loglikelihood(
+        self, requests: list[Instance], disable_tqdm: bool = True
+    ) -> list[tuple[float, bool]]:
         """Return the log-likelihoods without a progress bar."""
         return super().loglikelihood(requests, disable_tqdm=True)
 
-    def _loglikelihood_tokens(self, requests: Any, *arguments: Any, **options: Any) -> Any:
+    def _loglikelihood_tokens(
+        self, requests: list[Request], *arguments: bool, **options: bool
+    ) -> list[tuple[float, bool]]:
         longest = max(len(text) + len(continuation) for _, text, continuation in requests)
         asked = self.asked
         # The model reads all tokens but the last, which is only scored.
@@ -82,9 +91,12 @@ def outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
         if task.config.num_fewshot != 0:
             task.set_config(key="num_fewshot", value=model.asked.shots)
         task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
-    tasks: Any = {"tasks": {part.name: task for part, task in parts}}
-    result: Any = lm_eval.evaluate(
-        model, tasks, limit=model.asked.documents, bootstrap_iters=0, log_samples=True
+    result = lm_eval.evaluate(
+        model,
+        {"tasks": {part.name: task for part, task in parts}},
+        limit=model.asked.documents,
+        bootstrap_iters=0,
+        log_samples=True,
     )
     values = [
         each[part.metric]

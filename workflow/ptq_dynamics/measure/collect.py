@@ -1,15 +1,14 @@
 """Collect all measurements of a scale in one table."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS
-from ptq_dynamics.measure.settings import CollectSettings
+from ptq_dynamics.measure.series import CollectSettings
 
 
-def run(context: Context[CollectSettings]) -> Mapping[str, Any]:
+def run(context: Context[CollectSettings]) -> Mapping[str, object]:
     """Write measurements.csv from the raw results of every series."""
     frame = measurements.join(context.settings.series, context.inputs)
     frame.to_csv(context.out / MEASUREMENTS, index=False)

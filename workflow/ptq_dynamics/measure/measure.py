@@ -4,7 +4,7 @@ validation losses, and answers to downstream tasks, with one model in memory."""
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -18,19 +18,24 @@ from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.measure import names
 from ptq_dynamics.measure.carried import carried
+from ptq_dynamics.measure.metrics import Measured
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, LOSSES, OUTCOMES, STEP
-from ptq_dynamics.measure.settings import MeasureSettings
+from ptq_dynamics.measure.series import MeasureSettings
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
+
+if TYPE_CHECKING:
+    from ptq_dynamics.measure.answers import Asking
 
 SHOWN = 4  # matrices that an error names
 # A checkpoint and the folder of its weights; of quantized ones also errors by layer, and facts:
 # raised damping by layer, and matrices that were left out.
-Made = Iterator[tuple[Checkpoint, Path, Mapping[str, Any], Mapping[str, Any]]]
+Made = Iterator[tuple[Checkpoint, Path, Mapping[str, Mapping[str, float]], Mapping[str, object]]]
 
 
-def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
+def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
     """Write the mean loss of every validation block, float32 [blocks], under the checkpoint's id;
     of tasks, the outcome of every document, float32 [documents], under TASK/CHECKPOINT; of
     quantized checkpoints, the errors of every layer, and the packed weights where they are kept.
@@ -39,16 +44,12 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
     corpus, chosen = context.input("corpus"), source.at(settings.checkpoints)
     validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
     is_full = settings.quantizer is None
-    asking: Any = None
-    if settings.tasks:
-        # The harness takes seconds to import.
-        from ptq_dynamics.measure.answers import Asking
-
-        asking = Asking(settings.tasks, context)
+    asking = _asking(context) if settings.tasks else None
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
-    digests, rows = dict[str, str](), list[dict[str, Any]]()
-    facts: dict[str, Any] = {"digests": digests, "tasks": {}, "carried": {}}
-    facts |= {} if is_full else {"raised_damping": {}}
+    values = list[tuple[str, str, float, float | None]]()
+    digests, rows = dict[str, str](), list[dict[str, object]]()
+    facts: dict[str, object] = {"digests": digests, "tasks": {}, "carried": {}}
+    by_name: dict[str, dict[str, object]] = {} if is_full else {"raised_damping": {}}
     plain: Made = ((checkpoint, source.folder(checkpoint), {}, {}) for checkpoint in chosen)
     made = plain if is_full else _packed(context, source, chosen)
     for checkpoint, folder, errors, about in made:
@@ -61,7 +62,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
         whose = {CHECKPOINT: name, STEP: checkpoint.step}
         rows += [{**whose, "layer": layer, **each} for layer, each in errors.items()]
         for fact, content in about.items():
-            facts.setdefault(fact, {})[name] = content
+            by_name.setdefault(fact, {})[name] = content
         with models.offloading(context.scratch, context.device_map):
             model = models.load(folder, torch.float32 if is_full else None)
             losses[name] = models.block_losses(model, validation, settings.batch)
@@ -72,6 +73,10 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
             if asking is not None:
                 answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
+            for metric in settings.metrics:
+                place = source.folder(checkpoint)
+                now = Measured(model, place, validation, losses[name], settings.batch)
+                values.append((name, metric.columns[0].name, *metric.measure(now)))
             if settings.carried and checkpoint == chosen[-1]:
                 first = validation[: settings.carried]
                 facts["carried"] = {name: carried(model, first, settings.batch)}
@@ -81,11 +86,21 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
     if asking is not None:
         save_arrays(outcomes, context.out / OUTCOMES)
         facts["tasks"] = asking.facts
+    if values:
+        columns = [CHECKPOINT, names.METRIC, names.VALUE, names.ERROR]
+        pd.DataFrame(values, columns=columns).to_csv(context.out / names.VALUES, index=False)
     if rows:
         pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
-        facts["quantized_layers"] = sorted({row["layer"] for row in rows})
-    facts |= {fact: source.fact(fact) for fact in ("parameters", "seed")}
+        facts["quantized_layers"] = sorted({str(row["layer"]) for row in rows})
+    facts |= by_name | {fact: source.fact(fact) for fact in ("parameters", "seed")}
     return trajectory.facts(chosen, **facts)
+
+
+def _asking(context: Context[MeasureSettings]) -> "Asking":
+    # The harness takes seconds to import.
+    from ptq_dynamics.measure.answers import Asking
+
+    return Asking(context.settings.tasks, context)
 
 
 def _packed(

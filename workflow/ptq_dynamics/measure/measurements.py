@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,12 @@ from safetensors.numpy import load_file
 
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.series import Series
 from ptq_dynamics.train.trajectory import Trajectory
 
 Inputs = Mapping[str, Sequence[Manifest]]
-Row = dict[str, Any]
+K = TypeVar("K")
+Row = dict[str, Any]  # every column has its own type
 
 # The columns that identify a measurement.
 KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]
@@ -74,7 +75,7 @@ def table(rows: Iterable[Row]) -> pd.DataFrame:
     return frame.astype(WHOLE | TEXT).sort_values(ORDER, kind="stable", ignore_index=True)
 
 
-def read(path: Path, types: Any = WHOLE | TEXT) -> pd.DataFrame:
+def read(path: Path, types: Mapping[str, str] = WHOLE | TEXT) -> pd.DataFrame:
     """Read a table exactly; ids such as `null` and `0360` stay text."""
     return pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
 
@@ -109,7 +110,7 @@ def contributions(metric: names.Paired, series: Series, inputs: Inputs) -> dict[
     return found
 
 
-def errors_of_comparison(blocks: Mapping[Any, np.ndarray]) -> dict[Any, float]:
+def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
     """Return standard errors of means over blocks [n], without variation that checkpoints share.
 
     Equally many blocks are the same text. Each error is at most the mean's own standard error.
@@ -117,7 +118,7 @@ def errors_of_comparison(blocks: Mapping[Any, np.ndarray]) -> dict[Any, float]:
     Source: Cousineau (2005), with the correction of Morey (2008), for designs within subjects. The
     shared variation is a median, because errors in one figure may differ by orders of magnitude.
     """
-    found: dict[Any, float] = {}
+    found: dict[K, float] = {}
     for size in dict.fromkeys(map(len, blocks.values())):
         alike = {key: values for key, values in blocks.items() if len(values) == size}
         table = np.stack([*alike.values()])
@@ -172,13 +173,14 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
     whole = manifests_of(series, inputs)
     found = (_losses(series, inputs), _of_manifests(whole), _accuracies(series, inputs))
     yield from _placed(series, whole, chain(*found))
-    for probe in names.PROBES:
-        for manifest in inputs.get(series.label(probe), ()):
+    of_series = (inputs[label] for label in inputs if label.endswith(series.label("")))
+    for manifest in chain(*of_series):
+        if names.VALUES in manifest.files:
             values = read(manifest.file(names.VALUES), TEXT)
-            yield from _placed(series, [manifest], values.to_dict("records"))
+            yield from _placed(series, [manifest], cast("list[Row]", values.to_dict("records")))
 
 
-def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Any]) -> Iterator[Row]:
+def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Row]) -> Iterator[Row]:
     """Return values of checkpoints as rows of the table."""
     places: dict[str, Row] = {each.id: asdict(each) for each in Trajectory(manifests).checkpoints}
     digests = {id_: digest for each in manifests for id_, digest in each.facts["digests"].items()}
@@ -187,7 +189,9 @@ def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Any])
         yield {**asdict(series), **places[name], "checkpoint": digests[name], **measured}
 
 
-def _value(checkpoint: str, metric: str, found: Any, task: str | None = None) -> Row:
+def _value(
+    checkpoint: str, metric: str, found: tuple[float, float | None], task: str | None = None
+) -> Row:
     measured = {names.CHECKPOINT: checkpoint, names.TASK: task, names.METRIC: metric}
     return measured | dict(zip((names.VALUE, names.ERROR), found, strict=True))
 

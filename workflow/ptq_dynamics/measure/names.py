@@ -10,7 +10,7 @@ BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel", "autogptq": "Aut
 LOSSES = "losses.safetensors"  # loss of every block, by checkpoint id
 LAYERS = "layers.csv"  # errors of quantized layers, by checkpoint id
 OUTCOMES = "outcomes.safetensors"  # 0 or 1 for every document, by task and checkpoint id
-VALUES = "values.csv"  # CHECKPOINT, METRIC, VALUE and ERROR of a probe
+VALUES = "values.csv"  # CHECKPOINT, METRIC, VALUE and ERROR of a probe or a metric
 MEASUREMENTS = "measurements.csv"
 
 # Columns of tables.
@@ -35,12 +35,11 @@ WEIGHT_ERROR: Final = "weight_mse"
 OUTPUT_ERROR: Final = "output_mse"
 OUTPUT_RELATIVE = "output_relative"
 LAYER_METRICS = (WEIGHT_ERROR, OUTPUT_ERROR)
-# Metrics of the Hessian, and probes with the metrics that they measure.
+# Metrics of the Hessian.
 SHARPNESS: Final = "sharpness"
 TRACE: Final = "hessian_trace"
 EIGENVALUES: Final = "eigenvalues"
 EIGENVALUE = "eigenvalue_"  # followed by its rank from 01
-PROBES = {"sharpness": (SHARPNESS, TRACE), "spectrum": (EIGENVALUES,)}
 # Metrics of a run's last checkpoint (`measure.carried`).
 CARRIED = "carried"
 CARRIED_BY_ONE = "carried_by_one"

@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ptq_dynamics.measure.tasks import Metric
 
-Documented = Any  # corpus.functions.Documented, whose imports are slow
+if TYPE_CHECKING:
+    from ptq_dynamics.corpus.functions import Documented
 
 WORD = re.compile(r"(?<= )[a-z]{2,}(?= )")
 LONG_WORD = re.compile(r"\b[a-z]{6,}\b")
@@ -38,7 +39,7 @@ class Kind:
     that all choices are scored on the same tokens. With `opposite`, wrong answers come from other
     groups."""
 
-    ask: Callable[[Documented], Iterator[Question]]
+    ask: Callable[["Documented"], Iterator[Question]]
     metric: Metric
     between: str
     choices: int = 4
@@ -46,13 +47,13 @@ class Kind:
     opposite: bool = False
 
 
-def signature(each: Documented) -> Iterator[Question]:
+def signature(each: "Documented") -> Iterator[Question]:
     """Ask for the summary of a signature."""
     if each.signature is not None and each.summary is not None:
         yield Question(each.signature, each.summary)
 
 
-def next_line(each: Documented) -> Iterator[Question]:
+def next_line(each: "Documented") -> Iterator[Question]:
     """Ask for the indentation and the first word of the next line."""
     for above, line in _lines(each):
         margin = len(line) - len(line.lstrip())
@@ -60,7 +61,7 @@ def next_line(each: Documented) -> Iterator[Question]:
         yield Question(above, start, str(len(start)))
 
 
-def _lines(each: Documented) -> Iterator[tuple[str, str]]:
+def _lines(each: "Documented") -> Iterator[tuple[str, str]]:
     """Yield pairs of consecutive nonempty lines: all text up to the first, and the second."""
     lines = each.document.split("\n")
     for at, (line, following) in enumerate(pairwise(lines), 1):
@@ -68,7 +69,7 @@ def _lines(each: Documented) -> Iterator[tuple[str, str]]:
             yield "\n".join(lines[:at]), following.rstrip()
 
 
-def word(each: Documented) -> Iterator[Question]:
+def word(each: "Documented") -> Iterator[Question]:
     """Ask for a word after the start of its line."""
     for found in WORD.finditer(each.document):
         before = each.document[: found.start() - 1]
@@ -76,7 +77,7 @@ def word(each: Documented) -> Iterator[Question]:
             yield Question(before, found[0], str(len(found[0])))
 
 
-def ending(each: Documented) -> Iterator[Question]:
+def ending(each: "Documented") -> Iterator[Question]:
     """Ask for the second half of a long word."""
     for found in LONG_WORD.finditer(each.document):
         middle = found.start() + len(found[0]) // 2
@@ -84,14 +85,14 @@ def ending(each: Documented) -> Iterator[Question]:
         yield Question(each.document[:middle], rest, str(len(rest)))
 
 
-def first_sentence(each: Documented) -> Iterator[Question]:
+def first_sentence(each: "Documented") -> Iterator[Question]:
     """Ask for the first sentence above the other paragraphs."""
     first, _, rest = each.document.partition("\n\n")
     if each.summary is not None and first.strip() == each.summary and rest.strip():
         yield Question(rest.strip("\n"), each.summary)
 
 
-def parameter(each: Documented) -> Iterator[Question]:
+def parameter(each: "Documented") -> Iterator[Question]:
     """Ask for the name of a described parameter."""
     text = each.document
     for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text)):
@@ -100,14 +101,14 @@ def parameter(each: Documented) -> Iterator[Question]:
         yield Question(found[2], found[1])
 
 
-def type_(each: Documented) -> Iterator[Question]:
+def type_(each: "Documented") -> Iterator[Question]:
     """Ask for the type of a parameter."""
     text = each.document
     for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text), *TYPE.finditer(text)):
         yield Question(found[1], found[2])
 
 
-def prose(each: Documented) -> Iterator[Question]:
+def prose(each: "Documented") -> Iterator[Question]:
     """Ask whether code or prose follows."""
     for above, line in _lines(each):
         sort = "code" if line.lstrip().startswith(CODE) else "prose"

@@ -32,7 +32,7 @@ from ptq_dynamics.models import packed
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 # transformers downloads no files, and does not run the code of a model.
-LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+LOCAL: dict[str, bool] = {"local_files_only": True, "trust_remote_code": False}
 # Errors of files without a model.
 UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError)
 BESIDE = 1.25  # memory of a model with its activations, relative to its weights
@@ -52,11 +52,11 @@ def inputs_device(model: nn.Module) -> torch.device:
     return device() if found.type == "meta" else found
 
 
-def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:
+def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> PreTrainedModel:
     """Load a model for evaluation on `device()`, by default in its own dtype; packed weights are
     unpacked. Within `offloading`, a model that does not fit is spread over devices, memory and
     disk; parameters on no device are empty. Raises `Problem` if a value is not finite."""
-    spread: dict[str, Any] = {}
+    spread: dict[str, object] = {}
     try:
         if (allowed := _spreading.get()) is not None:
             size = without_weights(folder, dtype).get_memory_footprint(return_buffers=False)
@@ -86,7 +86,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
 
 
 # Options of accelerate for spreading models; None outside of `offloading`.
-_spreading: ContextVar[dict[str, Any] | None] = ContextVar("_spreading", default=None)
+_spreading: ContextVar[dict[str, object] | None] = ContextVar("_spreading", default=None)
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def room() -> dict[int | str, int]:
     return {where: int(bytes_ / BESIDE) for where, bytes_ in get_max_memory().items()}
 
 
-def configuration(folder: Path) -> dict[str, Any]:
+def configuration(folder: Path) -> dict[str, object]:
     """Return the configuration that transformers reads in a folder, defaults included, with dots
     between nested keys."""
     try:
@@ -118,7 +118,7 @@ def configuration(folder: Path) -> dict[str, Any]:
     return dict(_flat(found))
 
 
-def _flat(entries: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(entries: dict[str, object], before: str = "") -> Iterator[tuple[str, object]]:
     for key, value in entries.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{key}.")
@@ -133,13 +133,13 @@ def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTraine
         return plain(AutoModelForCausalLM.from_config(config, dtype=dtype or config.dtype))
 
 
-def _read(folder: Path, **options: Any) -> PreTrainedModel:
+def _read(folder: Path, **options: object) -> PreTrainedModel:
     """Read a model without moving it to a device; see `plain`."""
     options |= {"output_loading_info": True}
     about = packed.config(folder).get("quantization_config") or {}
+    auto: Any = AutoModelForCausalLM  # its type has no pair of a model and what was loaded
     is_compressed = about.get("quant_method") == packed.COMPRESSED
     if is_compressed and not packed.on_grids(about):
-        auto: Any = AutoModelForCausalLM
         with redirect_stderr(StringIO()):  # progress bars
             model, read = auto.from_pretrained(folder, **LOCAL, **options)
             model.hf_quantizer.compressor.decompress_model(model)
@@ -149,6 +149,7 @@ def _read(folder: Path, **options: Any) -> PreTrainedModel:
         # Faster than transformers with compressed-tensors, and with equal bits.
         config = AutoConfig.from_pretrained(folder, **LOCAL)
         del config.quantization_config
+        # Each type of configuration has its own class of models.
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         state = packed.state(folder)
         with torch.device("meta"):
@@ -157,7 +158,6 @@ def _read(folder: Path, **options: Any) -> PreTrainedModel:
             state[f"{name}.weight"] = state[f"{name}.weight"].T
         model, read = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
-        auto = AutoModelForCausalLM
         model, read = auto.from_pretrained(folder, **LOCAL, **options)
     if read["missing_keys"]:
         # transformers would continue with random weights.
@@ -165,7 +165,7 @@ def _read(folder: Path, **options: Any) -> PreTrainedModel:
     return plain(model)
 
 
-def _rotate(model: Any, folder: Path, about: dict[str, Any] | None) -> None:
+def _rotate(model: PreTrainedModel, folder: Path, about: dict[str, object] | None) -> None:
     """Let layers transform their inputs as the checkpoint's config says; transformers does not."""
     from compressed_tensors.transform import TransformConfig, apply_transform_config
 
@@ -189,6 +189,7 @@ def plain(model: PreTrainedModel) -> PreTrainedModel:
     layer that replaces a `Conv1D` has the attribute `transposed`."""
     for name, layer in _transposed(model):
         with torch.device(layer.weight.device):
+            # nn.Module has no type for further attributes.
             twin: Any = nn.Linear(layer.nx, layer.nf, dtype=layer.weight.dtype)
         twin.weight.data, twin.bias = layer.weight.data.T.contiguous(), layer.bias
         twin.transposed = True

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ptq_dynamics.base.checkpoints import CONFIG, weight_files
 
+Json = dict[str, Any]  # as libraries write it, checked where it is read
 COMPRESSED, GPTQ = "compressed-tensors", "gptq"
 # File of a rescaled model: factors of each layer's weights (LAYER.rows and LAYER.columns), and
 # other parameters before the scaling.
@@ -56,12 +57,12 @@ class Grid:
         return self.steps().to(self.scales.dtype).mul_(self.scales[:, self.groups().long()])
 
 
-def config(folder: Path) -> dict[str, Any]:
+def config(folder: Path) -> Json:
     """Read the config.json of the checkpoint in `folder`."""
     return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
 
 
-def on_grids(about: Mapping[str, Any]) -> bool:
+def on_grids(about: Json) -> bool:
     """Return whether a configuration of compressed-tensors is that of integer weights alone."""
     kinds = about["config_groups"].values()
     rounded = any(kind.get("input_activations") for kind in kinds)

@@ -15,11 +15,11 @@ from typing import Any
 from ptq_dynamics.base.content import canonical, sha256
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import CLAIMS, FOREST
+from ptq_dynamics.claims.definitions import CLAIMS, FOREST
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.paths import RECORD, beside
-from ptq_dynamics.figures.settings import FINDING, ORIGIN, rounded
+from ptq_dynamics.figures.labels import FINDING, ORIGIN, rounded
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAPER, DATA = "paper.pdf", "data.json"
@@ -34,20 +34,20 @@ class PaperSettings(Strict):
     """Configuration for the text, as plain data, and digests of the text's files by name. Inputs
     are `claims`, `tables`, `measurements` and `figure NAME`."""
 
-    told: dict[str, Any]
+    told: dict[str, Any]  # only paper.typ knows its shape
     sources: dict[str, str]
 
 
 def sources(root: Path) -> dict[str, str]:
     """Return digests of the text's files by name; `Problem` if paper.typ is missing."""
     folder = root / FOLDER  # folders of scales below it hold results
-    found = sorted((*folder.glob("*.typ"), *folder.glob("sections/*.typ")))
-    if folder / MAIN not in found:
+    texts = sorted((*folder.glob("*.typ"), *folder.glob("sections/*.typ")))
+    if folder / MAIN not in texts:
         raise Problem(f"{FOLDER}/{MAIN} is missing; restore it with git checkout {FOLDER}")
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in found}
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in texts}
 
 
-def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
+def run(context: Context[PaperSettings]) -> Mapping[str, object]:
     """Write paper.pdf and data.json with its data; the fact is the number of figures."""
     told, folder = context.settings.told, context.scratch / "text"
     # The order of inputs differs between a plan and a record.
@@ -64,13 +64,13 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
         (folder / place).parent.mkdir(exist_ok=True)
         shutil.copyfile(path, folder / place)
     made = recorded(inputs.values())
-    newest = max(each["done"] for each in made["records"].values())
+    newest = max(entry["done"] for entry in made["records"].values())
     content = {
         **told,
         **made,
         "measured": {"values": inputs["measurements"].facts["rows"]},
         "findings": {name: inputs[f"figure {name}"].facts.get(FINDING) for name in drawn},
-        "inputs": {key: str(each.path) for key, each in inputs.items()},
+        "inputs": {key: str(result.path) for key, result in inputs.items()},
         "newest": newest,
         "identity": context.identity,
         "origin": ORIGIN.format(scale=told["scale"]["description"], identity=context.identity),
@@ -83,10 +83,10 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
     return {"figures": len(drawn)}
 
 
-def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:
+def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:  # for paper.typ
     """Return records of inputs and their lineage by path of the manifest, the number of unknown
     ones, and versions of libraries. Raises `Problem` if an input's record is missing."""
-    first = {str(each.path): each.digest() for each in inputs}
+    first = {str(result.path): result.digest() for result in inputs}
     records, unknown, waiting = dict[str, record.Record](), set[str](), dict(first)
     while waiting:
         path, digest = waiting.popitem()
@@ -99,33 +99,33 @@ def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:
             waiting |= records[path].inputs
         else:
             unknown.add(path)
-    pairs = {pair for each in records.values() for pair in each.packages.items()}
+    pairs = {pair for entry in records.values() for pair in entry.packages.items()}
     names = sorted({name for name, version in pairs if version}, key=str.casefold)
     packages = {name: sorted(v for other, v in pairs if v and other == name) for name in names}
-    pythons = sorted({each.machine.python for each in records.values()})
+    pythons = sorted({entry.machine.python for entry in records.values()})
     return {
         "records": {path: _plain(records[path]) for path in sorted(records)},
         "unknown": len(unknown),
-        "trained": rounded(sum(each.facts.get(record.TRAINED, 0) for each in records.values())),
+        "trained": rounded(sum(made.facts.get(record.TRAINED, 0) for made in records.values())),
         "packages": packages,
         "environment": hashlib.sha256(canonical([packages, pythons]).encode()).hexdigest(),
     }
 
 
-def _plain(found: record.Record) -> dict[str, Any]:
-    machine, device, stage = found.machine, found.device, str(found.job["stage"])
-    began = datetime.datetime.fromisoformat(found.started).astimezone(datetime.UTC)
+def _plain(made: record.Record) -> dict[str, object]:
+    machine, device, stage = made.machine, made.device, str(made.job["stage"])
+    began = datetime.datetime.fromisoformat(made.started).astimezone(datetime.UTC)
     return {
         "kind": "figures" if stage.startswith("figures.") else stage,
-        "identity": found.identity,
-        "done": f"{began + datetime.timedelta(seconds=found.seconds):%Y-%m-%d %H:%M:%S}",
-        "commit": None if found.git is None else found.git.commit + "+" * found.git.dirty,
-        "accepted": bool(found.accepted),
-        "tokens": found.facts.get(record.TRAINED, 0),
-        "seconds": found.seconds,
-        "cpu_seconds": found.cpu_seconds,
+        "identity": made.identity,
+        "done": f"{began + datetime.timedelta(seconds=made.seconds):%Y-%m-%d %H:%M:%S}",
+        "commit": None if made.git is None else made.git.commit + "+" * made.git.dirty,
+        "accepted": bool(made.accepted),
+        "tokens": made.facts.get(record.TRAINED, 0),
+        "seconds": made.seconds,
+        "cpu_seconds": made.cpu_seconds,
         "gpus": 0 if device.kind == "cpu" else device.count or 1,
-        "peak_memory": found.peak_memory,
+        "peak_memory": made.peak_memory,
         "machine": [
             machine.processor or machine.architecture,
             f"{machine.system} {machine.architecture}, Python {machine.python}",
@@ -165,7 +165,7 @@ def explained(diagnostic: str, message: str, folder: Path) -> str:
     """Return a diagnostic of Typst in one line."""
     # Typst names files relative to the working directory, or to the root of the text.
     below = f"{folder.name}/"
-    found = [(n.rpartition(below)[2].lstrip("/"), line) for n, line in PLACE.findall(diagnostic)]
-    outside = [each for each in found if each[0] not in HELPERS] or found
+    places = [(n.rpartition(below)[2].lstrip("/"), line) for n, line in PLACE.findall(diagnostic)]
+    outside = [(name, line) for name, line in places if name not in HELPERS] or places
     place = f"{FOLDER}/{outside[0][0]}:{outside[0][1]}" if outside else FOLDER
     return f"{place}: {' '.join(message.removeprefix('assertion failed: ').split())}"

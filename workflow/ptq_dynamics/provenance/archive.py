@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
 from xml.sax.saxutils import unescape
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.paths import RECORD, Paths, beside, files
+from ptq_dynamics.engine.paths import RECORD, TOP, Paths, Spec, beside, files
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.figures.settings import ORIGIN
+from ptq_dynamics.figures.labels import ORIGIN
 
-TOP = ("results", "figures", "paper")
 REFERENCE = "reference"  # the folder of releases below results and figures
 RELEASE = "release.tar.xz"
 CHANGES = "changes.tar.xz"  # files of a later release that differ from those in RELEASE
@@ -70,7 +68,7 @@ class Result:
         ]
 
 
-def label(job: Mapping[str, Any]) -> str:
+def label(job: Spec) -> str:
     """Return the last part of a job's stage, and the job's name."""
     return f"{str(job['stage']).rpartition('.')[2]} {job['name']}"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ptq_dynamics.engine.execute import again
 from ptq_dynamics.engine.paths import ABSENT, PARTS, beside, files
-from ptq_dynamics.graph import FROM_NETWORK
+from ptq_dynamics.plan import FROM_NETWORK
 from ptq_dynamics.provenance.archive import Archive, Result
 
 # Jobs that cannot run again: they download, or they show records, which may have changed.

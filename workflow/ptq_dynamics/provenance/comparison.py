@@ -1,7 +1,6 @@
 """Compare two builds by measurements and by jobs."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +29,7 @@ def compare(one: Path, other: Path) -> pd.DataFrame:
     equal = (difference == 0) | (found.one.isna() & found.other.isna())
     is_unknown = found.error.isna() & difference.notna()
     is_small = difference.abs() <= TOLERANCE * found.error
-    cases: Any = [~in_common, equal, is_unknown, is_small]
+    cases = [np.asarray(case, bool) for case in (~in_common, equal, is_unknown, is_small)]
     found["verdict"] = np.select(cases, [ONLY, EQUAL, UNJUDGED, WITHIN], DIFFERENT)
     return found
 
@@ -75,7 +74,7 @@ def parting(one: Path, other: Path) -> str | None:
     return None
 
 
-def _machine(account: Record) -> dict[str, Any]:
+def _machine(account: Record) -> dict[str, object]:
     """Return what decides the last bits of a result, besides its specification."""
     names = ("processor", "vector", "capability", "precision", "variables", "python")
     found = {name: getattr(account.machine, name) for name in names}

@@ -5,13 +5,12 @@ from collections.abc import Iterable
 from operator import add
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.formats import FORMATS, Cell, Table
 from ptq_dynamics.engine.record import TRAINED, Record
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.archive import Archive, Result
 
 HEADS = ("Kind", "Jobs", "Tokens trained", "Wall hours", "Core hours", "GPU hours")
@@ -40,13 +39,13 @@ def write(plan: Plan, folder: Path) -> list[Table]:
 
 def _resources(plan: Plan, results: Iterable[Result]) -> Table:
     """Return a row for every rule, with the largest request of a first attempt."""
-    jobs, rows = defaultdict[str, list[Any]](list), list[list[Cell]]()
+    jobs, rows = defaultdict[str, list[list[tuple[float, float]]]](list), list[list[Cell]]()
     for each in results:
         (rule, wildcards), account = plan.site.rule_of(each.path), each.record
         memory, device = account.peak_memory / 10**6, (account.device.peak_memory or 0) / 10**6
         used = {"runtime": account.seconds / 60, "mem_mb": memory, "gpu": device}
-        asked = plan.resources.ask(rule, wildcards=wildcards)
-        jobs[rule].append([(asked.get(key, 0), value) for key, value in used.items()])
+        request = plan.resources.ask(rule, wildcards=wildcards)
+        jobs[rule].append([(request.get(key, 0), value) for key, value in used.items()])
     for rule, own in sorted(jobs.items()):
         pairs = [zip(*column, strict=True) for column in zip(*own, strict=True)]
         numbers = [n for limit, took in pairs for n in (max(limit), median(took), max(took))]
@@ -56,7 +55,7 @@ def _resources(plan: Plan, results: Iterable[Result]) -> Table:
 
 def table(records: Iterable[Record]) -> Table:
     """Return a row for every kind of job, by processor time, and the sums."""
-    sums = defaultdict[str, list[Any]](lambda: [0] * 5)
+    sums = defaultdict[str, list[float]](lambda: [0] * 5)
     for record in records:
         stage = str(record.job["stage"])
         gpus = 0 if record.device.kind == "cpu" else record.device.count or 1
@@ -66,7 +65,7 @@ def table(records: Iterable[Record]) -> Table:
     total = sums.pop("all")
     ordered = sorted(sums.items(), key=lambda each: (-each[1][3], each[0]))
     rows: list[list[Cell]] = [
-        [kind, jobs, tokens, *(f"{each / 3600:.4f}" for each in seconds)]
+        [kind, int(jobs), int(tokens), *(f"{each / 3600:.4f}" for each in seconds)]
         for kind, (jobs, tokens, *seconds) in [*ordered, ("all", total)]
     ]
     return Table("Cost by kind of job, as records have it", HEADS, rows)

@@ -6,7 +6,6 @@ import mimetypes
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import yaml
@@ -40,17 +39,17 @@ def link(entity: Entity, key: str, others: Iterable[Entity]) -> None:
 class Crate(ROCrate):  # type: ignore[misc]
     """A crate with methods that add its entities and files."""
 
-    def entity(self, name: str, kind: str, /, **properties: Any) -> Entity:
+    def entity(self, name: str, kind: str, /, **properties: object) -> Entity:
         """Add an entity that is no file, or replace the entity of this name."""
         return self.add(ContextEntity(self, name, {"@type": kind, **properties}))
 
-    def file(self, path: Path, /, **properties: Any) -> Entity:
+    def file(self, path: Path, /, **properties: object) -> Entity:
         """Add a file with its size and digest, once."""
         place = path.as_posix()
         if quote(place) in self:
             return self.get(quote(place))
         kind = mimetypes.guess_type(place)[0] or "text/plain"
-        content = {"name": place, "encodingFormat": kind, "sha256": sha256(path)}
+        content: dict[str, object] = {"name": place, "encodingFormat": kind, "sha256": sha256(path)}
         content |= {"contentSize": str(path.stat().st_size), **properties}
         return self.add_file(path, place, properties=content)
 

@@ -16,17 +16,17 @@ from ptq_dynamics import __version__
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
-from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
+from ptq_dynamics.curvature.geometry import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, MANIFEST, RECORD, beside, files
 from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.build import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.typeset import PAPER
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.build import write_page
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import (
     CHANGES,
@@ -55,7 +55,7 @@ def release(plan: Plan) -> tuple[Path, int]:
     """Write the release of a scale; return its new archive and the number of archived results."""
     scale = plan.site.config.choice.scale
     results, pictures = folders(scale)
-    paper = plan.typeset(Path("config"))
+    paper = plan.paper.typeset()
     shown = [*plan.last(), plan.claims.judge(), plan.tables.write()]
     jobs = sorted(plan.site.needed([*shown, paper]), key=lambda each: each.manifest)
     _require_releasable(plan, jobs)

@@ -9,7 +9,7 @@ from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record, specification
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.archive import label
 
 SHOWN = 3  # reasons in a line

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
+from ptq_dynamics.curvature.probes import Probe
+from ptq_dynamics.engine.paths import MANIFEST, RECORD, TOP, Spec, beside
+from ptq_dynamics.figures.columns import owners
 from ptq_dynamics.figures.layout import BEFORE
 from ptq_dynamics.measure import names
-from ptq_dynamics.provenance.archive import TOP, Archive, Result, at, identity_in
+from ptq_dynamics.provenance.archive import Archive, Result, at, identity_in
 from ptq_dynamics.train.settings import TRAINING
 
 # Metrics relative to full precision.
 PAIRED = {names.INCREASE, names.QUANTIZATION_ERROR, names.DEGRADATION, "chance"}
 # Labels of inputs by the beginning of a metric; the last holds for all other metrics.
 LABELS = {
-    **dict.fromkeys(names.PROBES["sharpness"], "sharpness {name} seed {seed} {quantizer}"),
     names.EIGENVALUE: "spectrum {name} seed {seed} {quantizer}",
     **dict.fromkeys([*TRAINING, "lr"], "run {name} seed {seed}"),
     **{"landscape": "landscape {name} {quantizer}", "components": "components"},
@@ -105,11 +105,14 @@ def trace(text: str, archive: Archive) -> Chain:
     return Chain(top, read, results, tuple(missing), _is_verified(path, top), row, table, rows)
 
 
-def inputs_of(row: Row, job: Mapping[str, Any]) -> tuple[str, ...]:
+def inputs_of(row: Row, job: Spec) -> tuple[str, ...]:
     """Return a job's inputs of the metric, quantizers, trajectories and seeds of a row."""
     if names.METRIC not in row:
         return ()
     form = next(label for start, label in LABELS.items() if row["metric"].startswith(start))
+    for start, owner in owners().items():
+        if row["metric"].startswith(start) and issubclass(owner, Probe):
+            form = f"{owner.label()} {{name}} seed {{seed}} {{quantizer}}"
     quantizers = row.get("draws", row["quantizer"]).split() or [row["quantizer"]]
     paired = row["metric"] in PAIRED or row.get("x_axis") == BEFORE
     quantizers += [names.FULL_PRECISION] if paired else []

@@ -10,11 +10,10 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import manifest, processes
+from ptq_dynamics.engine import manifest, subprocesses
 from ptq_dynamics.engine.context import Context
 
 FOLDER = ".venv-"  # hidden, so that the manifest does not list its files
@@ -34,7 +33,7 @@ class EnvironmentSettings(Strict):
     python: str | None
 
 
-def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
+def run(context: Context[EnvironmentSettings]) -> Mapping[str, object]:
     """Install the environment, and list its packages in packages.txt."""
     lock, parent = REPOSITORY / context.settings.lock, Path(context.settings.folder)
     folder = parent / f"{FOLDER}{context.settings.digest[:16]}"
@@ -86,12 +85,12 @@ def _create(folder: Path, context: Context[EnvironmentSettings]) -> None:
     )
 
 
-def _call(command: list[str], context: Context[Any]) -> str:
+def _call(command: list[str], context: Context[EnvironmentSettings]) -> str:
     # Those of the main environment, such as PYTHONPATH, would hide the packages of this one.
     variables = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
     # AutoGPTQ has wheels for Linux alone, and needs a compiler for unused kernels without this.
     variables["BUILD_CUDA_EXT"] = "0"
-    done = processes.run(command, variables)
+    done = subprocesses.run(command, variables)
     if context.progress.log is not None:
         context.progress.log.write(done.stderr)
     if done.returncode:

@@ -4,13 +4,19 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from ptq_dynamics.models import inputs_device, linear_layers
 from ptq_dynamics.quantize.methods import Calibration
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from llmcompressor.modifiers import Modifier
+    from torch.utils.data import DataLoader
 
 # llm-compressor uses a deprecated function of torch, which would print a warning.
 logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
@@ -30,7 +36,16 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
     return codes.to(torch.int8), scales
 
 
-def sequences(calibration: Calibration) -> dict[str, Any]:
+class Sequences(TypedDict):
+    """The options of llm-compressor that hold a calibration set."""
+
+    dataset: "Dataset"
+    num_calibration_samples: int
+    max_seq_length: int
+    shuffle_calibration_samples: bool
+
+
+def sequences(calibration: Calibration) -> Sequences:
     """Return the options of llm-compressor that hold a calibration set."""
     from datasets import Dataset
 
@@ -44,7 +59,12 @@ def sequences(calibration: Calibration) -> dict[str, Any]:
     }
 
 
-def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
+def compress(
+    model: PreTrainedModel,
+    dataset: "Dataset | DataLoader[dict[str, Tensor]]",
+    recipe: "Modifier | list[Modifier]",
+    **options: Any,  # of `oneshot`, each with its own type
+) -> None:
     """Apply a recipe of llm-compressor to a model, in place and block by block."""
     from llmcompressor import oneshot, reset_session
     from loguru import logger
@@ -61,8 +81,10 @@ def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
         hook.remove()
 
 
-def _masked(block: Any, inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Pass a causal mask to a block if llm-compressor 0.14 lost it while tracing.
+def _masked(
+    block: Any, inputs: tuple[Tensor, ...], options: dict[str, object]
+) -> tuple[tuple[Tensor, ...], dict[str, object]]:
+    """Pass a causal mask to any block if llm-compressor 0.14 lost it while tracing.
     This concerns models that hold their mask function in a variable, such as Mistral and Phi-3."""
     from transformers import masking_utils
 

@@ -3,12 +3,11 @@
 import json
 import shutil
 import sys
-from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
@@ -31,15 +30,23 @@ MIXTRAL = ("mixtral", "minimax", "minimax_m2")
 NAMES = {"mlp.": "block_sparse_moe.", "gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 
 
-class OnDemand(UserDict[str, Any]):
+T = TypeVar("T")
+
+
+class OnDemand(Mapping[str, Tensor], Generic[T]):
     """Weights by layer, [out, in], each read or dequantized on access to save memory."""
 
-    def __init__(self, layers: Mapping[str, Any], make: Callable[[Any], Tensor]) -> None:
-        super().__init__(layers)
-        self._make = make
+    def __init__(self, layers: Mapping[str, T], make: Callable[[T], Tensor]) -> None:
+        self._layers, self._make = layers, make
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._make(self.data[name])
+        return self._make(self._layers[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
 
 
 def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
@@ -77,7 +84,7 @@ def on_grids(
     return Quantized(OnDemand({name: name for name in grids}, weight), save)
 
 
-def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict[str, Any]:
+def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict[str, object]:
     """Return the configuration of compressed-tensors for the integer grid of some layers."""
     weights = {"num_bits": bits, "type": "int", "symmetric": symmetric, "strategy": "group"}
     weights |= {"group_size": size, "observer": "memoryless_minmax"}
@@ -85,7 +92,7 @@ def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict
 
 
 @contextmanager
-def quietly(context: Context[Any]) -> Iterator[None]:
+def quietly(context: Context[object]) -> Iterator[None]:
     """Allow models to be spread over devices, and redirect stderr to the job's log."""
     offloading = models.offloading(context.scratch, context.device_map)
     with offloading, redirect_stderr(context.progress.log or sys.stderr):
@@ -93,7 +100,7 @@ def quietly(context: Context[Any]) -> Iterator[None]:
 
 
 def grid_of(name: str, layer: Any, on_grid: Tensor) -> Grid:
-    """Return the grid of a layer that llm-compressor quantized.
+    """Return the grid of a layer that llm-compressor quantized, to which it added attributes.
     Raise `Problem` if the grid does not represent the weights `on_grid` exactly."""
     scheme = layer.quantization_scheme.weights
     weight, scales, zeros = layer.weight.data, layer.weight_scale.data, layer.weight_zero_point.data
@@ -183,7 +190,7 @@ def _gptq_layer(grid: Grid) -> dict[str, Tensor]:
     }
 
 
-def _config(grid: Grid, ordered: bool, layers: Iterable[str]) -> dict[str, Any]:
+def _config(grid: Grid, ordered: bool, layers: Iterable[str]) -> dict[str, object]:
     symmetric = grid.zeros is None
     if ordered:
         return {
@@ -192,7 +199,7 @@ def _config(grid: Grid, ordered: bool, layers: Iterable[str]) -> dict[str, Any]:
             "quantization_status": "compressed",
             "config_groups": groups(grid.bits, symmetric, grid.group_size, layers),
         }
-    form: dict[str, Any] = {
+    form: dict[str, object] = {
         "quant_method": GPTQ,
         "checkpoint_format": "gptq_v2",
         "pack_dtype": "int32",

@@ -5,11 +5,11 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from ptq_dynamics.base.fields import Rate
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import processes
+from ptq_dynamics.engine import subprocesses
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
@@ -34,7 +34,7 @@ class ForeignGptq(Calibrated, Grouped):
     true_sequential: bool
 
     def each(
-        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
+        self, folders: Sequence[Path], calibration: Calibration, context: Context[object]
     ) -> Iterator[Quantized]:
         """Quantize all checkpoints in one process, which imports the library once."""
         import numpy as np
@@ -58,7 +58,7 @@ class ForeignGptq(Calibrated, Grouped):
         }
         request.write_text(json.dumps(asked, default=str))
         interpreter = environment.python(context.input("environment")).absolute()
-        done = processes.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
+        done = subprocesses.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
         if context.progress.log is not None:
             context.progress.log.write(done.stderr)
         if done.returncode:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import read_yaml, require
+from ptq_dynamics.config import load, read_yaml, require
 from ptq_dynamics.engine import checkout, manifest
+from ptq_dynamics.figures.columns import columns
 from ptq_dynamics.measure.names import Metric
-from ptq_dynamics.measure.settings import Query
-from ptq_dynamics.report.planning import planned
+from ptq_dynamics.measure.series import Query
+from ptq_dynamics.plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,14 +37,14 @@ def measurements(
     with chdir(project):
         choice = read_yaml(Path("config/config.yaml")) | ({"scale": scale} if scale else {})
         root = Path(os.path.relpath(checkout.ROOT))
-        plan = planned({**choice, "figures": "all"}, Path("config"), root)
+        plan = Plan(load({**choice, "figures": "all"}, Path("config")), root)
         query = Query(tuple(trajectories), tuple(metrics), tuple(quantizers), seeds)
         if figure is not None:
             require("figure", "figure", [figure], plan.site.config.figures)
             query = plan.site.config.figures[figure].query
-        require("trajectories", "trajectory", query.trajectories, plan.site.timeline.trajectories)
+        require("trajectories", "trajectory", query.trajectories, plan.site.planned)
         require("quantizers", "quantizer", query.quantizers, plan.site.config.quantizers)
-        require("metrics", "metric", query.metrics, get_args(Metric))
+        require("metrics", "metric", query.metrics, [*get_args(Metric), *columns()])
         series, inputs = plan.figures.measured([query])
         results = {name: [manifest.read(Path(p)) for p in paths] for name, paths in inputs.items()}
         table = join(series, results)

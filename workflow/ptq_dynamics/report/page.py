@@ -5,26 +5,25 @@ import csv
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from ptq_dynamics.claims.definitions import FOREST
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
-from ptq_dynamics.claims.settings import FOREST
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, beside
+from ptq_dynamics.figures.labels import SPANS, TABLE
 from ptq_dynamics.figures.places import place
-from ptq_dynamics.figures.settings import SPANS, TABLE
+from ptq_dynamics.plan.page_job import PageSettings
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import Archive, Result, at
 from ptq_dynamics.provenance.trace import inputs_of
-from ptq_dynamics.report.planning import PAGE, PageSettings
 
-CLAIMS = "claims"  # the table of them
+PAGE, CLAIMS = "index.html", "claims"  # the file, and the table of claims
 
 
-def run(context: Context[PageSettings]) -> Mapping[str, Any]:
+def run(context: Context[PageSettings]) -> Mapping[str, object]:
     """Write the page; facts: how many figures it has, and its size in bytes."""
     settings = context.settings
     manifests = [each for group in context.inputs.values() for each in group]
@@ -50,7 +49,7 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
     return {"figures": len(settings.figures), "bytes": len(text.encode())}
 
 
-def _figure(drawn: Manifest, name: str, title: str, caption: str) -> dict[str, Any]:
+def _figure(drawn: Manifest, name: str, title: str, caption: str) -> dict[str, object]:
     """Return a figure and its points without empty columns, each with its place in the picture and
     the number of its inputs in `lineages`."""
     with drawn.file(f"{name}.{TABLE}").open(encoding="utf-8", newline="") as file:
@@ -79,7 +78,7 @@ def _made(results: Collection[Result], missing: int) -> str:
     return f"{made} by code of commit {commits}, on {machines}{lost}."
 
 
-def _claims(shown: Table) -> Iterator[dict[str, Any]]:
+def _claims(shown: Table) -> Iterator[dict[str, object]]:
     """Yield each claim with its rows; only the first row has number, words and outcome."""
     starts = [at for at, row in enumerate(shown.rows) if row[1]]
     for start, end in pairwise([*starts, len(shown.rows)]):

@@ -4,7 +4,6 @@ import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -20,7 +19,7 @@ from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from ptq_dynamics.train.weights import Weights
 
 
-def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
+def run(context: Context[AverageSettings]) -> Mapping[str, object]:
     """Write the means. The tokens of a mean are the most of its members, if all are known."""
     means, phase = context.settings.means, context.settings.phase
     labels = [label for label in context.inputs if label != "corpus"]
@@ -28,17 +27,17 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
     points = list[Checkpoint]()
     for number, mean in enumerate(means, start=1):
         homes = [sources[member.source] for member in mean.members]
-        found = [home.at([m.checkpoint])[0] for home, m in zip(homes, mean.members, strict=True)]
-        folders = [home.folder(each) for home, each in zip(homes, found, strict=True)]
-        weights = [each.weight for each in mean.members]
+        members = [home.at([m.checkpoint])[0] for home, m in zip(homes, mean.members, strict=True)]
+        folders = [home.folder(member) for home, member in zip(homes, members, strict=True)]
+        weights = [member.weight for member in mean.members]
         if context.settings.choice is not None:
             taken = greedy(context, context.settings.choice, folders, weights)
-            found, folders = [found[at] for at in taken], [folders[at] for at in taken]
+            members, folders = [members[at] for at in taken], [folders[at] for at in taken]
             weights = [weights[at] for at in taken]
             context.progress.say(f"the soup has {len(taken)} of {len(mean.members)} members")
         write_mean(context.out / mean.id, folders, weights)
-        seen = [each.tokens for each in found if each.tokens is not None]
-        tokens = max(seen) if len(seen) == len(found) else None
+        seen = [member.tokens for member in members if member.tokens is not None]
+        tokens = max(seen) if len(seen) == len(members) else None
         points.append(Checkpoint(mean.id, mean.step, tokens, None, phase))
         context.progress.maybe(f"{number} of {len(means)} averages")
     first = next(iter(sources.values()))
@@ -64,8 +63,8 @@ def greedy(
 
     taken, best = list[int](), math.inf
     for place in sorted(range(len(folders)), key=lambda at: loss([at])):
-        if (found := loss([*taken, place])) <= best:
-            taken, best = [*taken, place], found
+        if (value := loss([*taken, place])) <= best:
+            taken, best = [*taken, place], value
     return taken
 
 

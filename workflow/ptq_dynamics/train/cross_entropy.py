@@ -1,11 +1,9 @@
 """Cross-entropy for training, with less memory traffic than that of torch."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import BackwardCFunction, FunctionCtx, once_differentiable
 from torch.nn.functional import cross_entropy
 
 
@@ -23,7 +21,7 @@ class CrossEntropy(Function):
     table of the logits' size instead of torch's three."""
 
     @staticmethod
-    def forward(context: Any, logits: Tensor, targets: Tensor) -> Tensor:
+    def forward(context: FunctionCtx, logits: Tensor, targets: Tensor) -> Tensor:
         """Compute the losses, and keep only the probabilities."""
         probabilities, at = logits.softmax(dim=-1), targets.unsqueeze(-1)
         context.save_for_backward(probabilities, at)
@@ -36,8 +34,8 @@ class CrossEntropy(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(context: BackwardCFunction, *gradients: Tensor) -> tuple[Tensor, None]:
         """Write the gradient, p - 1 at the target and p elsewhere, over the probabilities."""
-        probabilities, at = context.saved_tensors
+        probabilities, at = context.saved_tensors  # type: ignore[misc]  # typed as one tensor
         probabilities.scatter_add_(-1, at, -torch.ones_like(at, dtype=probabilities.dtype))
         return probabilities.mul_(gradients[0].unsqueeze(-1)), None

@@ -7,7 +7,6 @@ import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, forms, require_plain
 from ptq_dynamics.base.fields import Strict
@@ -38,7 +37,7 @@ class FetchSettings(Strict):
     format: str | None = None
 
 
-def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
+def run(context: Context[FetchSettings]) -> Mapping[str, object]:
     """Fetch every revision into the folder of its id."""
     settings = context.settings
     for number, revision in enumerate(settings.revisions, start=1):
@@ -61,7 +60,7 @@ def save_safely(source: Path, target: Path, names: Callable[[str], tuple[str, ..
 
     mmap = zipfile.is_zipfile(source)
     try:
-        state: Any = load_state_dict_from_file(source, "cpu", True, mmap, safe=False)
+        state = load_state_dict_from_file(source, "cpu", True, mmap, safe=False)
         if not all(isinstance(value, torch.Tensor) for value in state.values()):
             raise ValueError("a value is no tensor")
     # The libraries raise many kinds of errors on damaged or other files.
@@ -70,7 +69,7 @@ def save_safely(source: Path, target: Path, names: Callable[[str], tuple[str, ..
             f"{source.name} is damaged, or holds more than a state dict of plain tensors "
             f"({type(error).__name__}); leave the revision out of the family"
         ) from error
-    saved = dict[str, Any]()
+    saved = dict[str, torch.Tensor]()
     for name, value in state.items():
         new = names(name)
         parts = value.chunk(len(new)) if len(new) > 1 else [value]
@@ -123,18 +122,18 @@ class _Checkpoint:
             if not self._converts:
                 self._obtain(file, self._out)
             elif not target.exists():
-                found = self._obtain(file, self._scratch)
+                source = self._obtain(file, self._scratch)
                 saved = self._scratch / f"{target.name}.saved"
-                save_safely(found, saved, self._names)
+                save_safely(source, saved, self._names)
                 os.replace(saved, target)
-                found.unlink()
+                source.unlink()
         require_plain(self._source, self._out, forms(get_local_safetensors_metadata(self._out)))
 
-    def _weights(self, whole: str) -> Iterable[str]:
+    def _weights(self, single: str) -> Iterable[str]:
         # The files that transformers would read: one, or those that the index names.
-        if whole in self._files:
-            return [whole]
-        index_file = self._known(whole + INDEX)
+        if single in self._files:
+            return [single]
+        index_file = self._known(single + INDEX)
         path = self._obtain(index_file, self._scratch if self._converts else self._out)
         index = json.loads(path.read_text(encoding="utf-8"))
         places = index["weight_map"]
@@ -143,7 +142,7 @@ class _Checkpoint:
             self._write(SAFE + INDEX, {**index, "weight_map": saved})
         return sorted(set(places.values()))
 
-    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+    def _write(self, name: str, content: Mapping[str, object]) -> None:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (self._out / name).write_text(text, encoding="utf-8")
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping
 from filecmp import cmp
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics import models
 from ptq_dynamics.base.checkpoints import CONFIG
@@ -53,12 +52,12 @@ def _changed(folders: tuple[Path, Path], name: str) -> bool:
     return one.is_file() and other.is_file() and not cmp(one, other, shallow=False)
 
 
-def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
     keys = sorted(one.keys() | other.keys())
     return [k for k in keys if k not in one or k not in other or one[k] != other[k]]
 
 
-def _content(path: Path) -> Any:
+def _content(path: Path) -> object:
     """Return the content of a file of a tokenizer, in any format."""
     if path.name != FAST:
         return json.loads(path.read_text()) if path.suffix == ".json" else path.read_bytes()

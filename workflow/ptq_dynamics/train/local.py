@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
@@ -32,12 +31,12 @@ class LocalSettings:
     parameters: int
 
 
-def run(context: Context[LocalSettings]) -> Mapping[str, Any]:
+def run(context: Context[LocalSettings]) -> Mapping[str, object]:
     """Link the files of every checkpoint into a folder; `Problem` without a tokenizer."""
     settings, folder = context.settings, Path(context.settings.folder).resolve()
-    for number, each in enumerate(settings.checkpoints, start=1):
-        source = folder / each.subfolder
-        links = {file.name: source / file.name for file in each.files}
+    for number, local in enumerate(settings.checkpoints, start=1):
+        source = folder / local.subfolder
+        links = {file.name: source / file.name for file in local.files}
         if not any(map(is_of_tokenizer, links)):
             links |= {file.name: folder / file.name for file in settings.beside}
         if not any(map(is_of_tokenizer, links)):
@@ -45,11 +44,11 @@ def run(context: Context[LocalSettings]) -> Mapping[str, Any]:
                 f"neither {source} nor {folder} has a tokenizer; save it there: "
                 "tokenizer.save_pretrained"
             )
-        target = context.out / each.checkpoint.id
+        target = context.out / local.checkpoint.id
         target.mkdir(exist_ok=True)
         for name, path in links.items():
             (target / name).unlink(missing_ok=True)
             os.symlink(path, target / name)
         context.progress.maybe(f"{number} of {len(settings.checkpoints)} checkpoints")
-    found = [each.checkpoint for each in settings.checkpoints]
-    return trajectory.facts(found, parameters=settings.parameters, seed=None)
+    checkpoints = [local.checkpoint for local in settings.checkpoints]
+    return trajectory.facts(checkpoints, parameters=settings.parameters, seed=None)

@@ -21,10 +21,10 @@ _INSIDE = {
 _OUTSIDE = {"wte": ("model.embed_tokens",), "ff_out": ("lm_head",)}
 
 
-def config(content: str) -> dict[str, Any]:
+def config(content: str) -> dict[str, object]:
     """Return config.json for transformers; raise `Problem` if `content` has another format."""
     try:
-        theirs: dict[str, Any] = json.loads(content)
+        theirs: dict[str, Any] = json.loads(content)  # JSON of another program
         width, inner = theirs["d_model"], theirs.get("mlp_hidden_size")
         return {
             "architectures": ["OlmoForCausalLM"],
@@ -44,7 +44,7 @@ def config(content: str) -> dict[str, Any]:
         raise Problem(f"config.json is not in OLMo's own format ({error}); {_MEND}") from None
 
 
-def tokenizer(content: str) -> dict[str, Any]:
+def tokenizer(content: str) -> dict[str, object]:
     """Return tokenizer_config.json without the names of code; tokenizer.json suffices."""
     left = {key: value for key, value in json.loads(content).items() if key != "auto_map"}
     return left | {"tokenizer_class": "PreTrainedTokenizerFast"}
@@ -55,8 +55,8 @@ REWRITTEN = {CONFIG: config, TOKENIZER: tokenizer}
 
 def names(name: str) -> tuple[str, ...]:
     """Return transformers' names of the parts of a tensor; raise `Problem` if it has none."""
-    found = _NAME.fullmatch(name)
-    block, kind = (found[1], found[2]) if found else (None, "")
+    match = _NAME.fullmatch(name)
+    block, kind = (match[1], match[2]) if match else (None, "")
     parts = (_OUTSIDE if block is None else _INSIDE).get(kind)
     if parts is None:
         raise Problem(f"{name} is no weight of transformers' OLMo; {_MEND}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context, Progress
 
 T = TypeVar("T")
-Work = Callable[[Context[Any], "Team"], Mapping[str, Any]]
+Work = Callable[[Context[T], "Team"], Mapping[str, object]]
 
 # Variables: the exact number of processes; the most processes, of which each has a visible GPU.
 PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
@@ -55,8 +55,8 @@ class Team:
 
     def rows(self, batch: int) -> list[int]:
         """Return this process's rows of a batch."""
-        found: list[int] = np.array_split(range(batch), self.count)[self.rank].tolist()
-        return found
+        rows: list[int] = np.array_split(range(batch), self.count)[self.rank].tolist()
+        return rows
 
     def parts(self, rows: Tensor, batch: int, most: int | None) -> list[tuple[Tensor, int]]:
         """Return rows in parts of at most `most`, with the weight 1. Parts of weight 0 follow, so
@@ -86,7 +86,7 @@ def wanted(batch: int) -> int:
     return count
 
 
-def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
+def run(stage: Work[T], context: Context[T], batch: int) -> Mapping[str, object]:
     """Run a stage in the wanted number of processes; return its facts."""
     count = wanted(batch)
     if count == 1:
@@ -101,10 +101,10 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
     config = LaunchConfig(1, 1, count, rdzv_backend="c10d", rdzv_endpoint="localhost:0")
     config.run_id, config.max_restarts, config.local_addr = context.name, 0, "localhost"
     log = None if context.progress.log is None else Path(context.progress.log.name)
-    given = replace(context, progress=Progress(context.progress.name))
+    sent = replace(context, progress=Progress(context.progress.name))
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        facts: Any = elastic_launch(config, _work)(stage, given, log)[0]
+        facts: Mapping[str, object] = elastic_launch(config, _work)(stage, sent, log)[0]
     except SignalException:
         raise KeyboardInterrupt from None
     except ChildFailedError as error:
@@ -114,10 +114,11 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
                 f"process {failure.local_rank} of the job was killed (out of memory?); run the "
                 "same command again to resume"
             ) from None
-        told: Any = failure.message
-        said = told["message"] if isinstance(told, dict) else told
-        kind, _, reason = said.partition(": ")
-        raise (Problem(reason) if kind == Problem.__name__ else RuntimeError(said)) from None
+        # torch declares a string, but it is a dictionary after an exception.
+        message: str | dict[str, str] = failure.message
+        cause = message["message"] if isinstance(message, dict) else message
+        kind, _, reason = cause.partition(": ")
+        raise (Problem(reason) if kind == Problem.__name__ else RuntimeError(cause)) from None
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -127,7 +128,7 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
     return {**facts, "processes": count}
 
 
-def _work(stage: Work, context: Context[Any], log: Path | None) -> Any:
+def _work(stage: Work[T], context: Context[T], log: Path | None) -> Mapping[str, object]:
     # The work of one launched process.
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(max(1, torch.get_num_threads() // count))

@@ -8,36 +8,24 @@ bits.
 """
 
 import csv
-import json
 import math
-import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor, distributed, nn
-from torch.nn.parallel import DistributedDataParallel
-from transformers import masking_utils
+from torch import Tensor
 
-from ptq_dynamics import models
-from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import processes, trajectory
-from ptq_dynamics.train.objectives import Objective, Slope
-from ptq_dynamics.train.settings import TRAINING, TrainSettings
-from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
+from ptq_dynamics.train.objectives import Batches
+from ptq_dynamics.train.settings import TrainSettings
+from ptq_dynamics.train.trainer import Trainer, state_name
+from ptq_dynamics.train.trajectory import CURVE, Trajectory, step_id
 
 RESUMABLE = True
-COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
 STATES = "state-*.safetensors"
 # The least seconds between states, and the most bytes of states a second: the paper's model has one
 # every ten minutes.
@@ -45,13 +33,13 @@ EVERY, RATE = 5.0, 3e6
 AGREE = 0.01  # nats/token, the most between the last losses of two trainings on a GPU
 
 
-def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
+def run(context: Context[TrainSettings]) -> Mapping[str, object]:
     """Train to the run's last step, from its last saved state if there is one, in one or several
     processes."""
     return processes.run(work, context, context.settings.batch)
 
 
-def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, Any]:
+def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, object]:
     """Train in one of the processes."""
     settings, corpus = context.settings, context.input("corpus")
     data = settings.objective.data(corpus, settings.context, settings.batch, settings.seed)
@@ -79,7 +67,7 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
     )
 
 
-def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> None:
+def train(trainer: Trainer, data: Batches, context: Context[TrainSettings]) -> None:
     """Update, log and save, up to the last step."""
     first, last = trainer.step, trainer.settings.last
     started = saved = time.monotonic()
@@ -107,12 +95,12 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
             saved, apart = time.monotonic(), max(EVERY, state.stat().st_size / RATE)
 
 
-def ahead(data: Any, trainer: "Trainer", steps: range) -> Iterator[Tensor]:
+def ahead(data: Batches, trainer: Trainer, steps: range) -> Iterator[Tensor]:
     """Yield this process's rows of the batch of each step; a thread reads one batch ahead."""
     mine, first = trainer.team.rows(trainer.settings.batch), trainer.settings.data_first
 
     def read(step: int) -> Tensor:
-        rows: Tensor = data.at(step - first, mine)
+        rows = data.at(step - first, mine)
         return rows.pin_memory() if trainer.device.type == "cuda" else rows
 
     with ThreadPoolExecutor(1) as pool:
@@ -120,200 +108,6 @@ def ahead(data: Any, trainer: "Trainer", steps: range) -> Iterator[Tensor]:
         for step in steps:
             rows, reading = reading.result(), pool.submit(read, min(step + 1, steps[-1]))
             yield rows
-
-
-class Costs(nn.Module):
-    """A model with its objective, so that torch compiles and distributes both as one module."""
-
-    def __init__(self, model: nn.Module, objective: Objective) -> None:
-        super().__init__()
-        self.model, self.objective = model, objective
-
-    def forward(self, rows: Tensor, before: nn.Module | None, slope: Slope | None) -> Any:
-        """See `Objective.loss` and, with a slope, `Objective.sloped_loss`."""
-        if slope is None:
-            return self.objective.loss(self.model, rows, before)
-        return self.objective.sloped_loss(self.model, rows, slope)
-
-
-def causal_mask(*sizes: Any, **options: Any) -> Any:
-    """Return no mask for plainly causal attention, so that a fast kernel computes it. While torch
-    compiles, transformers 5.17 builds a mask in memory (its issues 48925 and 48975)."""
-    if options.get("attention_mask") is None and options.get("local_size") is None:
-        return None
-    return masking_utils.sdpa_mask(*sizes, **options)
-
-
-class Trainer:
-    """The model, optimizer and step of a run, with methods to update, save and load them."""
-
-    def __init__(
-        self,
-        settings: TrainSettings,
-        out: Path,
-        tokenizer: Path,
-        start: Path | None = None,
-        team: processes.Team = processes.ALONE,
-    ) -> None:
-        self.settings, self.out, self._tokenizer, self.team = settings, out, tokenizer, team
-        self.step = settings.first
-        self.tokens_per_step = settings.batch * settings.context
-        self.device = models.device()
-        self.model = settings.model.create(settings.vocabulary, settings.seed).train()
-        self._before: nn.Module | None = None
-        if start is not None:
-            before = models.load(start, torch.float32).requires_grad_(False)
-            self.model.load_state_dict(before.state_dict())
-            self._before = before if settings.objective.anchored else None
-        self.model.to(self.device)
-        self._joined: Any = Costs(self.model, settings.objective)
-        if team.count > 1:
-            self._joined = DistributedDataParallel(self._joined, forward_sync_buffers=False)
-        self._cost: Any = self._joined
-        if settings.compile:
-            masking_utils.ALL_MASK_ATTENTION_FUNCTIONS.register("sdpa", causal_mask)
-            self._cost = torch.compile(self._joined)
-        self._optimizer = settings.optimizer.make(self.model, settings.budget)
-
-    @property
-    def rate(self) -> float:
-        """The learning rate of the next update."""
-        return self.settings.schedule.learning_rate(self.step)
-
-    def update(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Update the weights from this process's rows of a batch. Return the mean loss of the whole
-        batch and the gradient norm before clipping, both 0-dimensional."""
-        settings = self.settings
-        settings.optimizer.set_rate(self._optimizer, self.rate, settings.schedule.peak)
-        parts, slope = self.team.parts(rows, settings.batch, settings.micro_batch), None
-        count = torch.as_tensor(settings.objective.count(rows), device=self.device)
-        if self.team.count > 1:
-            distributed.all_reduce(count)
-        if settings.objective.sloped:
-            loss = self._backward(parts, torch.ones_like(count), None)
-            gradient = {name: each.grad for name, each in self.model.named_parameters()}
-            slope = Slope(loss, gradient, count)
-            self._optimizer.zero_grad(set_to_none=True)
-        total = self._backward(parts, count, slope)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        return total, norm
-
-    def _backward(
-        self, parts: list[tuple[Tensor, int]], count: Tensor, slope: Slope | None
-    ) -> Tensor:
-        # Add the gradient of the whole batch to those of the weights, and return its loss; both are
-        # divided by the count.
-        total = torch.zeros((), device=self.device)
-        mixed = self.settings.precision == "bfloat16"
-        for number, (part, weight) in enumerate(parts, start=1):
-            # Processes exchange gradients only in the last part.
-            waits = self.team.count > 1 and number < len(parts)
-            with self._joined.no_sync() if waits else nullcontext():
-                part = part.to(self.device, non_blocking=True)
-                with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=mixed):
-                    cost = self._cost(part, self._before, slope)
-                loss = cost / count.clamp(min=1) * weight
-                # DDP averages gradients over processes; parts add up.
-                (loss * self.team.count).backward()
-            total += loss.detach()
-        if self.team.count > 1:
-            distributed.all_reduce(total)
-        return total
-
-    # Training curve
-
-    def cut_curve(self) -> None:
-        """Keep the rows of an interrupted run's curve up to its saved state."""
-        path = self.out / CURVE
-        rows = [row.split(",") for row in path.read_text().splitlines()] if path.exists() else []
-        kept = [row for row in rows[1:] if len(row) == len(COLUMNS) and int(row[0]) <= self.step]
-        write_atomically(path, "".join(",".join(row) + "\n" for row in [COLUMNS, *kept]))
-
-    def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
-        """Append loss, rate and norms of the last update to the curve."""
-        norm = nn.utils.get_total_norm(p.detach() for p in self.model.parameters())
-        lr = self.settings.schedule.learning_rate(self.step - 1)
-        values = [float(loss), lr, float(gradient_norm), float(norm)]
-        row = [self.step, self.tokens(self.step), *(repr(value) for value in values)]
-        if self.team.leads:
-            with (self.out / CURVE).open("a", encoding="utf-8") as curve:
-                curve.write(",".join(map(str, row)) + "\n")
-        self.require_finite(loss)
-
-    def require_finite(self, loss: Tensor) -> None:
-        """Raise `Problem` if the run has diverged."""
-        if not math.isfinite(float(loss)):
-            raise Problem(
-                f"diverged: the loss is {float(loss)} at step {self.step} (lr {self.rate:.2e}); "
-                f"lower its peak_lr under config; the curve so far is {self.out / CURVE}"
-            )
-
-    # Checkpoints and states
-
-    def checkpoint(self, step: int) -> Checkpoint:
-        """Return the run's checkpoint after `step` updates."""
-        schedule = self.settings.schedule
-        at = schedule.learning_rate(step), schedule.phase(step)
-        return Checkpoint(step_id(step), step, self.tokens(step), *at)
-
-    def tokens(self, step: int) -> int:
-        """Return the tokens that the model has seen after `step` updates."""
-        return self.settings.first_tokens + (step - self.settings.first) * self.tokens_per_step
-
-    def save_due(self, loss: Tensor | None = None) -> None:
-        """Save the checkpoint and the state of this step, if they are due, in the first process."""
-        if not self.team.leads:
-            return
-        if self.step in self.settings.checkpoint_steps:
-            if loss is not None:
-                self.require_finite(loss)
-            folder = self.out / step_id(self.step)
-            partial = self.out / f".partial-{folder.name}"
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(self._tokenizer, partial)
-            self.settings.optimizer.write(self.model, self._optimizer, partial)
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.replace(folder)
-        if self.step in self.settings.state_steps:
-            self.save(self.out / state_name(self.step))
-
-    def save(self, path: Path) -> None:
-        """Write the state to one file, atomically."""
-        every = self.model.state_dict()
-        # A tied head is the embedding, and is saved once.
-        first = {value.data_ptr(): name for name, value in reversed(every.items())}
-        tensors = {f"model.{name}": every[name].contiguous() for name in first.values()}
-        for index, moments in self._optimizer.state_dict()["state"].items():
-            for name, value in moments.items():
-                tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value).contiguous()
-        partial = path.with_name(f".partial-{path.name}")
-        save_file(tensors, partial, metadata={"step": json.dumps(self.step)})
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-
-    def load(self, path: Path, *, with_weights: bool = True) -> None:
-        """Load the state that `save` wrote, or all but its weights; `Problem` if the file is
-        damaged."""
-        weights, state = dict[str, Tensor](), dict[int, dict[str, Tensor]]()
-        try:
-            found = load_file(path, device=str(self.device))
-        except (SafetensorError, OSError) as error:
-            raise Problem(f"{path} is no readable training state ({error}); remove it") from error
-        self.step = int(path.stem.removeprefix("state-"))
-        for name, value in found.items():
-            if name.startswith("model."):
-                weights[name.removeprefix("model.")] = value
-            else:
-                _, index, moment = name.split(".")
-                state.setdefault(int(index), {})[moment] = value
-        if with_weights:
-            # The file lacks a tied head.
-            self.model.load_state_dict(weights, strict=False)
-        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
 
 
 def agree(first: Path, second: Path) -> str:
@@ -330,17 +124,12 @@ def agree(first: Path, second: Path) -> str:
     return words
 
 
-def state_name(step: int) -> str:
-    """Return the name of the file with the state after `step` updates."""
-    return f"state-{step:07d}.safetensors"
-
-
 def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
     """Return the newest state of an interrupted run that has all checkpoints before it."""
     for path in sorted(scratch.glob(STATES), reverse=True):
-        step = int(path.stem.removeprefix("state-"))
-        due = [step_id(each) for each in trainer.settings.checkpoint_steps if each <= step]
-        due += [state_name(each) for each in trainer.settings.state_steps if each <= step]
+        last = int(path.stem.removeprefix("state-"))
+        due = [step_id(step) for step in trainer.settings.checkpoint_steps if step <= last]
+        due += [state_name(step) for step in trainer.settings.state_steps if step <= last]
         if all((trainer.out / name).exists() for name in due):
             return path
     return None

@@ -30,7 +30,7 @@ def step_id(step: int) -> str:
     return f"step-{step:07d}"
 
 
-def facts(checkpoints: Iterable[Checkpoint], **others: Any) -> dict[str, Any]:
+def facts(checkpoints: Iterable[Checkpoint], **others: object) -> dict[str, object]:
     """Return the manifest facts of a trajectory, or of a part of one."""
     return {"checkpoints": [asdict(checkpoint) for checkpoint in checkpoints], **others}
 
@@ -51,7 +51,7 @@ class Trajectory:
         return [checkpoint for checkpoint, _ in self._homes.values()]
 
     def fact(self, name: str) -> Any:
-        """Return a fact of the whole trajectory, such as its number of parameters."""
+        """Return a fact of the whole trajectory (JSON), such as its number of parameters."""
         return self._manifests[0].facts[name]
 
     def at(self, ids: Iterable[str]) -> list[Checkpoint]:

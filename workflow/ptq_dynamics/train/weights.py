@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from safetensors import safe_open
 from torch import Tensor
@@ -17,10 +16,10 @@ class Weights:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files: dict[str, list[str]] = {}
-        self._homes: dict[str, Any] = {}
+        self._homes: dict[str, safe_open] = {}
         for path in weight_files(folder):
             # A memory-mapped file would stay in memory once it is read.
-            opened: Any = safe_open(path, framework="pt", backend="pread")
+            opened = safe_open(path, framework="pt", backend="pread")
             self.files[path.name] = list(opened.keys())
             self._homes |= dict.fromkeys(self.files[path.name], opened)
         require_plain(folder, folder, self.forms())

@@ -4,7 +4,7 @@ import shutil
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -12,6 +12,10 @@ from pydantic import Field
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Facts
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Packages = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 Batches = Iterable[list[np.ndarray]]
@@ -24,7 +28,7 @@ class Corpus(Strict):
     train: Count
 
     @abstractmethod
-    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+    def write(self, context: Context[object]) -> Facts:
         """Write tokenizer/ and the files of all splits; return their facts."""
 
 
@@ -47,8 +51,13 @@ class WholeCorpus(Corpus):
         return {split: getattr(self, split) for split in splits.SPLITS}
 
     def write_splits(
-        self, folder: Path, tokenizer: Any, texts: SplitTexts, end: int = 0, train: int = 0
-    ) -> dict[str, Any]:
+        self,
+        folder: Path,
+        tokenizer: "Tokenizer",
+        texts: SplitTexts,
+        end: int | None = 0,
+        train: int = 0,
+    ) -> Facts:
         """Write splits, with the token `end` after documents of train (or a written `train`)."""
         dtype, counts = splits.dtype(self.vocabulary), {"train": train}
         for name, documents in texts.items():
@@ -64,18 +73,18 @@ class Derived(Corpus):
 
     of: str
 
-    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+    def write(self, context: Context[object]) -> Facts:
         """Write train, and copy tokenizer and held-out splits."""
-        whole = context.input("corpus")
-        for name in whole.files.keys() - {"train.bin"}:
+        corpus = context.input("corpus")
+        for name in corpus.files.keys() - {"train.bin"}:
             (context.out / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(whole.file(name), context.out / name)
-        dtype = np.dtype(whole.facts[splits.DTYPE])
+            shutil.copyfile(corpus.file(name), context.out / name)
+        dtype = np.dtype(corpus.facts[splits.DTYPE])
         documents, about = self.documents(context, dtype)
         count = splits.write(context.out, "train", documents, self.train)
-        counts = {**whole.facts["tokens"], "train": count}
+        counts = {**corpus.facts["tokens"], "train": count}
         return {**about, **splits.facts(context.out, dtype, counts)}
 
     @abstractmethod
-    def documents(self, context: Context[Any], dtype: np.dtype) -> tuple[Batches, dict[str, Any]]:
+    def documents(self, context: Context[object], dtype: np.dtype) -> tuple[Batches, Facts]:
         """Return batches of train's documents as tokens, `dtype` [n] each; and facts about them."""

@@ -4,11 +4,11 @@ import glob
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,8 +19,14 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.sources import SplitTexts, WholeCorpus
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Facts
 from ptq_dynamics.hub.files import COMMIT
 
+if TYPE_CHECKING:
+    from datasets import IterableDataset
+    from transformers import PreTrainedTokenizerFast
+
+Encode = Callable[[Iterable[str]], Iterator[list[np.ndarray]]]
 NOTE_EVERY = 10.0  # seconds
 LOCAL = ("/", "./", "../")
 
@@ -42,8 +48,8 @@ class DatasetSource(Strict):
         local = os.path.abspath(Path(self.path, self.data_files or ""))
         return local if self.path.startswith(LOCAL) else self.path
 
-    def open(self) -> Any:
-        """Return the rows as a `datasets.IterableDataset`."""
+    def open(self) -> "IterableDataset":
+        """Return the rows."""
         from datasets import load_dataset, logging
 
         # It logs what it raises as well.
@@ -54,7 +60,7 @@ class DatasetSource(Strict):
         with self._readable():
             return load_dataset(**about, split="train", streaming=True).skip(self.skip)
 
-    def texts(self, documents: Any) -> Iterator[str]:
+    def texts(self, documents: "IterableDataset") -> Iterator[str]:
         """Yield the text of each row."""
         with self._readable():
             for number, row in enumerate(documents, start=self.skip + 1):
@@ -109,7 +115,7 @@ class DatasetsCorpus(WholeCorpus):
         """The tokenizer and its revision."""
         return self.source, self.tokenizer, self.tokenizer_revision, self.vocabulary
 
-    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+    def write(self, context: Context[object]) -> Facts:
         """Save the tokenizer, and write all splits; an interrupted train split continues."""
         place, revision = self.tokenizer, self.tokenizer_revision
         if revision is None and not place.startswith(LOCAL):
@@ -133,7 +139,7 @@ class DatasetsCorpus(WholeCorpus):
         return {name: source.texts(source.open()) for name, source in sources.items()}
 
 
-def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
+def load_tokenizer(name: str, revision: str, vocabulary: int) -> "PreTrainedTokenizerFast":
     """Load a fast tokenizer; raise `Problem` if it has more tokens than `vocabulary`."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -148,7 +154,7 @@ def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
             f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
             "where there is a network, or change the scale"
         ) from error
-    if not found.is_fast:
+    if not isinstance(found, PreTrainedTokenizerFast):
         raise Problem(f"tokenizer {name!r} has no tokenizer.json; save it as a fast one")
     # Ids may have gaps.
     needed = max(found.get_vocab().values()) + 1
@@ -160,7 +166,9 @@ def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
     return found
 
 
-def _write_train(context: Context[Any], source: DatasetSource, encode: Any, wanted: int) -> int:
+def _write_train(
+    context: Context[object], source: DatasetSource, encode: "Encode", wanted: int
+) -> int:
     # A note in `scratch` has the positions in data set and file, from where a job continues.
     file, note = context.out / "train.bin", context.scratch / "train.json"
     documents, done, size, noted = source.open(), 0, 0, 0.0

@@ -1,6 +1,6 @@
 """Dialogues: a question about a function's signature, and the first sentence of its docstring."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -10,6 +10,10 @@ from ptq_dynamics.corpus import functions, splits
 from ptq_dynamics.corpus.packages import Documented
 from ptq_dynamics.corpus.sources import Batches, Derived
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Facts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 
 class DialoguesCorpus(Derived):
@@ -21,7 +25,7 @@ class DialoguesCorpus(Derived):
     template: Annotated[str, Field(min_length=1)]
     question: Annotated[str, Field(pattern=r"\{signature\}")]
 
-    def documents(self, context: Context[Any], dtype: np.dtype) -> tuple[Batches, dict[str, Any]]:
+    def documents(self, context: Context[object], dtype: np.dtype) -> tuple[Batches, Facts]:
         """Return the dialogues; write the marks of their answers, and where dialogues end."""
         from transformers import PreTrainedTokenizerFast
 
@@ -40,14 +44,16 @@ class DialoguesCorpus(Derived):
         known = context.input("corpus").facts["packages"]
         return [parts], {"dialogues": len(parts), "packages": known}
 
-    def encode(self, tokenizer: Any, function: Documented) -> tuple[list[int], list[int]]:
+    def encode(
+        self, tokenizer: "PreTrainedTokenizerFast", function: Documented
+    ) -> tuple[list[int], list[int]]:
         """Return the tokens before the answer, and of the answer with its end."""
         question = self.question.replace("{signature}", str(function.signature))
         user = {"role": "user", "content": question}
-        answer = {"role": "assistant", "content": function.summary}
+        answer = {"role": "assistant", "content": str(function.summary)}
         write = tokenizer.apply_chat_template
-        before = write([user], tokenize=False, add_generation_prompt=True)
-        both = write([user, answer], tokenize=False)
+        before = str(write([user], tokenize=False, add_generation_prompt=True))
+        both = str(write([user, answer], tokenize=False))
         if not both.startswith(before) or both == before:
             raise Problem(
                 "template of the dialogues: the answer does not follow what add_generation_prompt "

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.corpus import packages, splits
 from ptq_dynamics.corpus.sources import Packages, WholeCorpus
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Facts
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 class EmbeddedCorpus(WholeCorpus):
@@ -34,7 +38,7 @@ class EmbeddedCorpus(WholeCorpus):
         found = packages.documented(self.packages, self.shortest_document, self.source_code)
         return splits.deal(packages.in_order(found), self.held_out)
 
-    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+    def write(self, context: Context[object]) -> Facts:
         """Train the tokenizer, and write all splits."""
         from transformers import PreTrainedTokenizerFast
 
@@ -48,7 +52,7 @@ class EmbeddedCorpus(WholeCorpus):
         return {**about, **self.write_splits(context.out, tokenizer, dealt, end)}
 
 
-def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Any:
+def train_tokenizer(documents: Iterable[str], vocabulary: int) -> "Tokenizer":
     """Train a byte-level BPE (`tokenizers.Tokenizer`) with the end-of-document token first."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 

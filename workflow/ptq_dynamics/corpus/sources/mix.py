@@ -4,7 +4,7 @@ import re
 from importlib.metadata import Distribution, PackagePath
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ptq_dynamics.base.fields import Count
 from ptq_dynamics.corpus import packages, splits
 from ptq_dynamics.corpus.sources import Batches, Derived, Packages
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Facts
 
 Text = Literal["code", "tests", "descriptions"]
 METADATA = "METADATA"
@@ -26,7 +27,7 @@ class MixCorpus(Derived):
     packages: Packages
     shortest_document: Count
 
-    def documents(self, context: Context[Any], dtype: np.dtype) -> tuple[Batches, dict[str, Any]]:
+    def documents(self, context: Context[object], dtype: np.dtype) -> tuple[Batches, Facts]:
         """Return documents with the end-of-document token."""
         from tokenizers import Tokenizer
 

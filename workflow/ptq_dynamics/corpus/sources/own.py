@@ -1,20 +1,21 @@
 """Held-out text in the tokens of a checkpoint's tokenizer."""
 
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
-from ptq_dynamics.corpus.sources import WholeCorpus
+from ptq_dynamics.corpus.sources import Corpus, WholeCorpus
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus, DatasetSource, load_tokenizer
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Facts
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 
@@ -72,13 +73,19 @@ class OwnCorpus(WholeCorpus):
         return self.source, self.vocabulary
 
     @classmethod
-    def after(cls, main: Any, vocabulary: int) -> "OwnCorpus":
+    def after(cls, main: Corpus, vocabulary: int) -> "OwnCorpus":
         """Return a corpus with the text of another corpus."""
-        sizes: dict[str, Any] = {name: getattr(main, name) for name in splits.HELD_OUT}
-        text = main.text if isinstance(main, OwnCorpus) else main
-        return cls(source="own", vocabulary=vocabulary, text=text, **sizes)
+        assert isinstance(main, OwnCorpus | EmbeddedCorpus | DatasetsCorpus)
+        return cls(
+            source="own",
+            vocabulary=vocabulary,
+            text=main.text if isinstance(main, OwnCorpus) else main,
+            validation=main.validation,
+            calibration=main.calibration,
+            probe=main.probe,
+        )
 
-    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+    def write(self, context: Context[object]) -> Facts:
         """Save the tokenizer, and write all splits."""
         checkpoint = context.input("checkpoint")
         names = [name for name in checkpoint.files if is_of_tokenizer(Path(name).name)]

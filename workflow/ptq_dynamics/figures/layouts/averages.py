@@ -1,10 +1,14 @@
 """Losses of quantized averages and their ingredients against losses in full precision."""
 
 from itertools import product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from ptq_dynamics.figures.labels import Form
 from ptq_dynamics.figures.layout import BEFORE, Layout, Some
 from ptq_dynamics.measure.names import LOSS
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 # A panel shows at least these shares of points with the lowest losses, and extends by a margin.
 SHOWN, SHOWN_OF_LOSSES, BEYOND = 0.6, 0.25, 0.05
@@ -18,7 +22,7 @@ class Averages(Layout):
     quantizers: Some[str]
     metrics: Some[Literal["loss", "loss_increase"]]
 
-    def draw(self, sheet: Any) -> Any:
+    def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         import numpy as np
         import pandas as pd
@@ -33,7 +37,7 @@ class Averages(Layout):
             shown = SHOWN_OF_LOSSES if metric == LOSS else SHOWN
             last = max(points.x.quantile(shown), points.groupby("curve").x.min().max())
             title = f"{group}\n{{}}".lstrip()
-            form = {"zoom": float(last + BEYOND * (last - points.x.min()))}
-            form |= {"diagonal": metric == LOSS}
+            zoom = float(last + BEYOND * (last - points.x.min()))
+            form: Form = {"zoom": zoom, "diagonal": metric == LOSS}
             sheet.add(data.panel(metric, quantizer, BEFORE, title, **form), points)
         return sheet.publish(columns=len(groups) if len(groups) in (2, 3) else None)

@@ -1,9 +1,13 @@
 """Metrics of the last checkpoints of runs against their tokens."""
 
 from itertools import product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from ptq_dynamics.figures.labels import Form
 from ptq_dynamics.figures.layout import Evaluations, Layout
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 
 class Ends(Layout):
@@ -13,7 +17,7 @@ class Ends(Layout):
     layout: Literal["ends"]
     metrics: Evaluations
 
-    def draw(self, sheet: Any) -> Any:
+    def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         data, groups = sheet.data, sheet.data.groups
         wanted = list(data.wanted())
@@ -22,7 +26,7 @@ class Ends(Layout):
             points = points.assign(segment=points.curve, curve=points.curve.map(groups[group]))
             title = f"{group}\n{{}}".lstrip()
             # Panels of losses share a vertical scale, to compare groups.
-            form = {"alike": "" if quantizer else metric, "tokens_x": True, "log_x": True}
+            form: Form = {"alike": "" if quantizer else metric, "tokens_x": True, "log_x": True}
             panel = data.panel(metric, quantizer, "Budget (tokens)", title, **form)
             sheet.add(panel, points.dropna(subset="curve").sort_values(["curve", "x"]))
         return sheet.publish(columns=len(wanted) if len(groups) > 1 else None)

@@ -1,14 +1,24 @@
 """Metrics of quantized weights against curvature, with their rank correlation."""
 
 from itertools import product
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.columns import OrColumn, columns
 from ptq_dynamics.figures.layout import Layout, Some
-from ptq_dynamics.measure.names import LOSS, PROBES, STEP, VALUE, ErrorOrCurvature
+from ptq_dynamics.measure.names import EIGENVALUES, LOSS, STEP, VALUE, ErrorOrCurvature
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from ptq_dynamics.figures.curves import Curves
+    from ptq_dynamics.figures.labels import Panel
+    from ptq_dynamics.figures.panels import Picture, Sheet
+    from ptq_dynamics.figures.style import Look, Styles
 
 LEAST = 5  # points for a correlation
 RESAMPLED = 1000  # times, for an interval
@@ -28,15 +38,17 @@ class Flatness(Layout):
     layout: Literal["flatness"]
     options: FlatnessOptions = FlatnessOptions()
     quantizers: Some[str]
-    metrics: Some[ErrorOrCurvature]
+    metrics: Some[Annotated[ErrorOrCurvature, OrColumn()]]
 
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:
-        if not {*self.metrics} & {*PROBES["sharpness"]}:
-            raise ValueError(f"metrics needs one of curvature: {', '.join(PROBES['sharpness'])}")
+        known = [name for name, each in columns().items() if not each.quantized]
+        known.remove(EIGENVALUES)
+        if not {*self.metrics} & {*known}:
+            raise ValueError(f"metrics needs one of curvature: {', '.join(known)}")
         return self
 
-    def draw(self, sheet: Any) -> Any:
+    def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure, with rank correlations in titles."""
         data, wanted = sheet.data, list(sheet.data.wanted())
         rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
@@ -57,32 +69,32 @@ class Flatness(Layout):
             panel = data.panel(metric, quantizer, label, f"{{}}\nρ: {words}", log_x=True)
             sheet.add(panel, table)
         without = ", ".join(curve for curve in data.labels if curve not in shown)
-        said = [f"No point, as measured losses do not pass the equal loss: {without}."]
-        return sheet.publish(columns=len(columns), said=said if without else [], draw=_draw_panel)
+        notes = [f"No point, as measured losses do not pass the equal loss: {without}."]
+        return sheet.publish(columns=len(columns), notes=notes if without else [], draw=_draw_panel)
 
 
-def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
+def _against(data: "Curves", other: str, metric: str, quantizer: str) -> "pd.DataFrame":
     """Return points of a metric against another in full precision, one per checkpoint and seed."""
     import pandas as pd
 
     from ptq_dynamics.figures.curves import POINT, band
 
-    before, against = (data.rows(each, None).set_index(POINT) for each in (LOSS, other))
+    before, against = (data.rows(name, None).set_index(POINT) for name in (LOSS, other))
     table = data.rows(metric, quantizer).sort_values(STEP, kind="stable")
     table = table.join(before[VALUE].rename(LOSS), on=POINT)
     table = table.join(against[[VALUE, "checkpoint"]].add_prefix("other_"), on=POINT, how="inner")
     table = data.members.merge(table, on="trajectory").drop_duplicates("other_checkpoint")
     place = {"curve": table.curve, "segment": table.trajectory, "axis": "left"}
-    whole = pd.DataFrame({**place, "x": table.other_value, **band(table), LOSS: table[LOSS]})
-    return whole[(whole.x > 0) & whole.y.notna()]
+    points = pd.DataFrame({**place, "x": table.other_value, **band(table), LOSS: table[LOSS]})
+    return points[(points.x > 0) & points.y.notna()]
 
 
-def at_equal_loss(table: Any) -> Any:
+def at_equal_loss(table: "pd.DataFrame") -> "pd.DataFrame":
     """Return a point of each run and seed, interpolated where the loss of the run last falls to
     the highest final loss of the runs of this seed. Runs that begin below it are left out."""
     import pandas as pd
 
-    points = list[dict[str, Any]]()
+    points = list[dict[str, object]]()
     for _, runs in table.groupby("seeds", sort=False, dropna=False):
         level = runs.groupby("segment")[LOSS].last().max()
         for _, run in runs.groupby("segment", sort=False):
@@ -95,36 +107,37 @@ def at_equal_loss(table: Any) -> Any:
     return pd.DataFrame(points, columns=table.columns).astype(table.dtypes)
 
 
-def interval(table: Any) -> tuple[float, float, float]:
+def interval(table: "pd.DataFrame") -> tuple[float, float, float]:
     """Return Spearman's ρ of columns x and y, with a 95 % interval by resampled runs and seeds."""
     table = table.reset_index(drop=True)
     grid = table.assign(row=table.index).pivot(index="segment", columns="seeds", values="row")
-    chance, found = np.random.default_rng(0), list[float]()
+    chance, correlations = np.random.default_rng(0), list[float]()
     for _ in range(RESAMPLED):
         rows = grid.to_numpy()[np.ix_(*(chance.integers(n, size=n) for n in grid.shape))].ravel()
         some = table.loc[rows[~np.isnan(rows)], ["x", "y"]]
-        found.append(float(some.corr("spearman").iloc[0, 1]))
-    low, high = np.nanquantile(found, (0.025, 0.975))
+        correlations.append(float(some.corr("spearman").iloc[0, 1]))
+    low, high = np.nanquantile(correlations, (0.025, 0.975))
     return float(table.x.corr(table.y, "spearman")), float(low), float(high)
 
 
-def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
-    from ptq_dynamics.figures.panels import error_bars, plain_log_ticks
+def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styles") -> None:
+    from ptq_dynamics.figures.axes import error_bars, plain_log_ticks
 
-    for (curve, _, _), part in table.groupby(["curve", "segment", "seeds"], sort=False):
-        look = {"linestyle": styles[curve].dash, "linewidth": 0.5, "elinewidth": 0.5}
+    for (label, _, _), part in table.groupby(["curve", "segment", "seeds"], sort=False):
+        curve = str(label)
+        look: Look = {"linestyle": styles[curve].dash, "linewidth": 0.5, "elinewidth": 0.5}
         error_bars(ax, part, styles[curve], curve, **look)
     ax.set_xscale("log")
     plain_log_ticks(ax.xaxis)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
 
 
-def correlate(table: Any) -> dict[str, float]:
+def correlate(table: "pd.DataFrame") -> dict[str, float]:
     """Return Spearman's ρ of columns x and y, and the partial one given the loss. Points of
     one run are dependent, so there is no interval."""
     rho = table[["x", "y", LOSS]].corr("spearman").to_numpy()
     xy, xz, yz = float(rho[0, 1]), float(rho[0, 2]), float(rho[1, 2])
-    found = {"all points": xy}
+    rhos = {"all points": xy}
     if scale := ((1 - xz**2) * (1 - yz**2)) ** 0.5:
-        found["given the loss"] = (xy - xz * yz) / scale
-    return found
+        rhos["given the loss"] = (xy - xz * yz) / scale
+    return rhos

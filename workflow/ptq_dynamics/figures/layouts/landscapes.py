@@ -2,14 +2,22 @@
 
 import math
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Share, Strict
-from ptq_dynamics.curvature.settings import GRID, POINTS
+from ptq_dynamics.curvature.geometry import GRID, POINTS
 from ptq_dynamics.figures.layout import Layout, Reads, Some, Text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.contour import QuadContourSet
+
+    from ptq_dynamics.figures.panels import Picture, Sheet
+    from ptq_dynamics.figures.style import Look
 
 MARKS = {  # markers and labels of the three points
     "final": ("o", "final Θₖ"),
@@ -45,7 +53,7 @@ class Landscapes(Layout):
         """Losses in all planes."""
         return Reads(plane=self.landscape.previous)
 
-    def draw(self, sheet: Any) -> Any:
+    def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure. The table has the grids and the points."""
         import pandas as pd
 
@@ -59,27 +67,32 @@ class Landscapes(Layout):
             table = pd.concat([pd.read_csv(manifest.file(GRID)).assign(point="grid"), points])
             final = points.loss[points.point == "final"].iloc[0]
             label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
-            of = {"curve": curve, "trajectory": name, "quantizer": quantizer, "metric": "landscape"}
-            of |= {"bits": sheet.data.quantizers[quantizer].bits, "unit": "nats/token"}
-            table = table.assign(panel=label, increase=table.loss - final, **of)
+            about = {"curve": curve, "trajectory": name, "quantizer": quantizer, "panel": label}
+            about |= {"metric": "landscape", "unit": "nats/token"}
+            bits = sheet.data.quantizers[quantizer].bits
+            table = table.assign(increase=table.loss - final, bits=bits, **about)
             planes[label] = f"{label}\n{FAR.format(**manifest.facts)}", table
-        whole = pd.concat(table for _, table in planes.values())
+        grids = pd.concat(table for _, table in planes.values())
         columns = math.ceil(math.sqrt(len(planes)))
         height = TEXT / max(2, columns) * 0.8 + 0.12 / math.ceil(len(planes) / columns)
         figure, axes = subplots([*planes], columns, height, layout="compressed")
         # Levels for all panels, closer together near zero.
-        surface = whole[whole.point == "grid"].increase
+        surface = grids[grids.point == "grid"].increase
         bounds = surface.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
         bounds = bounds if surface.min() >= 0 else np.array([surface.min(), *bounds])
         for (title, table), ax in zip(planes.values(), axes, strict=True):
             filled = _draw_panel(ax, title, table, bounds)
-        look: dict[str, Any] = {"format": "{x:.2g}", "aspect": 30, "pad": 0.01}
-        figure.colorbar(filled, ax=axes, ticks=bounds, label="L − L(Θₖ) (nats/token)", **look)
-        whole = whole.rename(columns={"point": "segment"}).assign(x_axis=ALONG, y_axis=ACROSS)
-        return sheet.picture(figure, axes[:1], columned(whole))
+        increase = "L − L(Θₖ) (nats/token)"
+        figure.colorbar(
+            filled, ax=axes, ticks=bounds, label=increase, format="{x:.2g}", aspect=30, pad=0.01
+        )
+        grids = grids.rename(columns={"point": "segment"}).assign(x_axis=ALONG, y_axis=ACROSS)
+        return sheet.picture(figure, axes[:1], columned(grids))
 
 
-def _draw_panel(ax: Any, title: str, table: Any, bounds: np.ndarray) -> Any:
+def _draw_panel(
+    ax: "Axes", title: str, table: "pd.DataFrame", bounds: np.ndarray
+) -> "QuadContourSet":
     """Draw the contours of a plane and its points; return the filled contours."""
     from matplotlib.colors import BoundaryNorm
 
@@ -89,8 +102,8 @@ def _draw_panel(ax: Any, title: str, table: Any, bounds: np.ndarray) -> Any:
     ax.contour(*shape, colors="0.25", linewidths=0.3)
     for name, (marker, text) in MARKS.items():
         point = table[table.point == name]
-        style: dict[str, Any] = {"marker": marker, "markersize": 5, "linestyle": "none"}
-        ax.plot(point.x, point.y, color="white", markeredgecolor="black", label=text, **style)
+        look: Look = {"marker": marker, "markersize": 5, "linestyle": "none", "label": text}
+        ax.plot(point.x, point.y, color="white", markeredgecolor="black", **look)
     ax.set(title=title, xlabel=ALONG, ylabel=ACROSS)
     ax.locator_params(axis="x", nbins=5)
     ax.set_aspect("equal")

@@ -1,9 +1,17 @@
 """Errors of runs against the errors that laws predict for them from other runs."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.measure.names import CHECKPOINT, LOSS, QUANTIZATION_ERROR, TRAJECTORY
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from ptq_dynamics.figures.labels import Panel
+    from ptq_dynamics.figures.panels import Picture, Sheet
+    from ptq_dynamics.figures.style import Styles
 
 
 class Laws(Layout):
@@ -14,7 +22,7 @@ class Laws(Layout):
     quantizers: Some[str]
     metrics: Some[Literal["quantization_error"]]
 
-    def draw(self, sheet: Any) -> Any:
+    def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure; titles give the typical factor between predicted and measured errors."""
         from ptq_dynamics.figures import law
 
@@ -30,20 +38,20 @@ class Laws(Layout):
             table = table.assign(peak=table.trajectory.map(peaks))
             groups = [data.trunks.get(name) or name for name in table.trajectory]
             for name in law.LAWS:
-                found = law.held_out(law.features(table), name, groups, table.value.to_numpy())
-                factor = law.off(found, table.value.to_numpy())
-                points = data.along(table.assign(predicted=100 * found), "predicted")
+                predicted = law.held_out(law.features(table), name, groups, table.value.to_numpy())
+                factor = law.off(predicted, table.value.to_numpy())
+                points = data.along(table.assign(predicted=100 * predicted), "predicted")
                 words = f"{{}}\nby {name}: × {factor:.2f}"
                 panel = data.panel(QUANTIZATION_ERROR, quantizer, "Predicted error (%)", words)
                 sheet.add(panel, points[points.y > 0])
         return sheet.publish(columns=len(law.LAWS), draw=_draw_panel)
 
 
-def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
-    from ptq_dynamics.figures.panels import plain_log_ticks
+def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styles") -> None:
+    from ptq_dynamics.figures.axes import plain_log_ticks
 
     for curve, part in table.groupby("curve", sort=False):
-        line = styles[curve]
+        line = styles[str(curve)]
         ax.plot(part.x, part.y, line.marker, color=line.color, label=curve, alpha=0.6)
     low, high = table[["x", "y"]].min().min(), table[["x", "y"]].max().max()
     ax.plot([low, high], [low, high], color="0.5", linestyle="--", linewidth=0.6, zorder=1)

@@ -1,12 +1,21 @@
 """Metrics along runs against tokens."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.columns import OrColumn
+from ptq_dynamics.figures.labels import METHODS, Form
 from ptq_dynamics.figures.layout import Layout, Reads, Some
-from ptq_dynamics.figures.settings import METHODS
 from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ptq_dynamics.figures.curves import Curves
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 WAY = "Share of the end's weights"
 WIDEST, NARROWEST = 3.2, 0.8  # widths in points of lines that may overlap
@@ -28,7 +37,7 @@ class OverTokens(Layout):
     Eigenvalues are those of the last checkpoint, by rank."""
 
     layout: Literal["over_tokens"]
-    metrics: Some[Literal[names.OfRuns, "accuracy"]]
+    metrics: Some[Annotated[Literal[names.OfRuns, "accuracy"], OrColumn()]]
     options: OverTokensOptions = OverTokensOptions()
 
     @property
@@ -36,12 +45,12 @@ class OverTokens(Layout):
         """Training curves, for their metrics."""
         return Reads(of_runs=tuple(metric for metric in self.metrics if metric in TRAINING))
 
-    def draw(self, sheet: Any) -> Any:
+    def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         data, options = sheet.data, self.options
         wanted = list(data.wanted(quantized_losses=options.quantized_losses == "beside"))
         one = len({metric for metric, _ in wanted}) == 1
-        labels, form = data.labels, dict[str, Any](log_y=True) if options.log else {}
+        labels, form = data.labels, Form(log_y=True) if options.log else Form()
         for metric, quantizer in wanted:
             # Panels of one metric and number of bits share a vertical scale.
             if one and quantizer:
@@ -56,17 +65,19 @@ class OverTokens(Layout):
             elif metric == names.LOSS and options.quantized_losses == "within":
                 widths, parts = _all_losses(data)
                 labels = [*widths]
-                panel = data.over_tokens(metric, quantizer, title="Loss", widths=widths, **form)
-                sheet.add(panel, *parts)
+                own: Form = {**form, "widths": widths}
+                sheet.add(data.over_tokens(metric, quantizer, "Loss", **own), *parts)
             else:
-                parts, means = [data.points(metric, quantizer)], bool(quantizer and options.means)
-                parts += [data.phase_means(metric, quantizer)] if means else []
-                sheet.add(data.over_tokens(metric, quantizer, faint=means, **form), *parts)
-        said = [_described(data, each) for each in data.quantizers] if options.words else []
-        return sheet.publish(labels, said=said)
+                parts, faint = [data.points(metric, quantizer)], False
+                if quantizer and options.means:
+                    parts, faint = [*parts, data.phase_means(metric, quantizer)], True
+                own = {**form, "faint": faint}
+                sheet.add(data.over_tokens(metric, quantizer, **own), *parts)
+        notes = [_described(data, name) for name in data.quantizers] if options.words else []
+        return sheet.publish(labels, notes=notes)
 
 
-def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:
+def _all_losses(data: "Curves") -> tuple[dict[str, float], list["pd.DataFrame"]]:
     """Return line widths by curve and points of losses in full precision and under quantizers.
     Lines with fewer bits are narrower, because losses may differ by less than a line width."""
     widths, parts = dict.fromkeys(data.labels, WIDEST), [data.points(names.LOSS, None)]
@@ -80,7 +91,7 @@ def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:
     return widths, parts
 
 
-def _ranks(data: Any) -> Any:
+def _ranks(data: "Curves") -> "pd.DataFrame":
     """Return magnitudes of eigenvalues against rank, at every trajectory's last checkpoint."""
     import pandas as pd
 
@@ -95,7 +106,7 @@ def _ranks(data: Any) -> Any:
     return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")
 
 
-def _described(data: Any, quantizer: str) -> str:
+def _described(data: "Curves", quantizer: str) -> str:
     """Describe errors of the first curve, a run, before and after decay; and its averages."""
     from ptq_dynamics.figures.verdict import Errors, difference
     from ptq_dynamics.measure.measurements import contributions, mean_and_error
@@ -105,25 +116,25 @@ def _described(data: Any, quantizer: str) -> str:
         called += f" {METHODS.get(shown.method, shown.method.upper())}"
     used = shown.draws[0]
     own = data.table[data.table.quantizer == used].sort_values(names.STEP, na_position="first")
-    rows, losses = (own[own.metric == each] for each in (names.QUANTIZATION_ERROR, names.LOSS))
+    rows, losses = (own[own.metric == metric] for metric in (names.QUANTIZATION_ERROR, names.LOSS))
     mine = rows[rows.trajectory == data.curves[run][0]]
     placed = mine[mine.step.notna() & (mine.phase != "warmup")]
     mine = placed if len(placed) else mine.tail(1)
-    value, noise = (100 * mine[each].to_numpy(float) for each in (names.VALUE, names.ERROR))
+    value, noise = (100 * mine[column].to_numpy(float) for column in (names.VALUE, names.ERROR))
     errors = Errors(mine.phase.to_numpy(), mine.step.to_numpy(), value, noise)
-    series = {each.trajectory: each for each in data.settings.series if each.quantizer == used}
-    said, ends = errors.verdict(called), list[Any]()
+    series = {one.trajectory: one for one in data.settings.series if one.quantizer == used}
+    words, ends = errors.verdict(called), list[np.ndarray]()
     for label, members in data.curves.items():
         of, loss = (t[t.trajectory == members[-1]].iloc[-1] for t in (rows, losses))
         blocks = contributions(names.LOSS, series[members[-1]], data.inputs)
         ends.append(blocks[loss.checkpoint_id])
         level = f"a quantized loss of {loss.value:.4f} nats/token"
         if label == run:
-            said += f". The run ends with {level}"
+            words += f". The run ends with {level}"
             continue
         gap = difference(100 * of.value - value[-1], errors.half(2))
         lower, error = mean_and_error(ends[-1] - ends[0])
         apart = difference(lower, 2 * error, "", ".4f")
-        said += f". The {label} has an error of {100 * of.value:.3g} % ({gap} from the end)"
-        said += f" and {level} ({apart} from the end)"
-    return f"{said}."
+        words += f". The {label} has an error of {100 * of.value:.3g} % ({gap} from the end)"
+        words += f" and {level} ({apart} from the end)"
+    return f"{words}."

@@ -1,13 +1,17 @@
 """Errors of runs against tokens, and errors and losses against the loss in full precision."""
 
 from itertools import product
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.labels import Form
 from ptq_dynamics.figures.layout import BEFORE, Evaluations, Layout, Some
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 
 class ParametricOptions(Strict):
@@ -32,7 +36,7 @@ class Parametric(Layout):
             raise ValueError(f"options.losses_of: {min(unknown)!r} is not one of quantizers")
         return self
 
-    def draw(self, sheet: Any) -> Any:
+    def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         data, (first, *others) = sheet.data, self.quantizers
         over = [metric for metric in self.metrics if metric != LOSS]
@@ -44,7 +48,7 @@ class Parametric(Layout):
                 # Every curve has a quarter of its points in the panel.
                 zoom = float(points.groupby("curve").x.quantile(0.25).max())
                 # Losses may differ by less than a marker.
-                form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": shown == LOSS}
+                form: Form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": shown == LOSS}
                 sheet.add(data.panel(shown, quantizer, BEFORE, title, **form), points)
             for metric, quantizer in product(over, others):
                 sheet.add(data.over_tokens(metric, quantizer), data.points(metric, quantizer))

@@ -1,18 +1,26 @@
 """Metrics along the training stages of one model, each in its part of the horizontal axis."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.labels import QUANTIZED, Panel
 from ptq_dynamics.figures.layout import Layout, Some
-from ptq_dynamics.figures.settings import QUANTIZED, Panel
 from ptq_dynamics.measure import names
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from ptq_dynamics.figures.curves import Curves
+    from ptq_dynamics.figures.panels import Picture, Sheet
+    from ptq_dynamics.figures.style import Look, Styles
 
 # A stage is one unit wide for each `POINTS` points, at least 1 and at most `WIDEST`.
 POINTS, WIDEST = 4, 3.0
 ALONG = "Checkpoints, stage by stage"
-LIGHT: dict[str, Any] = {"color": "0.75", "linewidth": 0.8}
+LIGHT, THIN = "0.75", 0.8  # colour and width in points of the level of chance
 
 
 class StagesOptions(Strict):
@@ -30,13 +38,13 @@ class Stages(Layout):
     metrics: Some[Literal[names.Paired, "accuracy", "accuracy_degradation"]]
     options: StagesOptions = StagesOptions()
 
-    def draw(self, sheet: Any) -> Any:
+    def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         from matplotlib.lines import Line2D
 
         from ptq_dynamics.measure.measurements import chances, tasks
 
-        data, guessed = sheet.data, dict[str, Any]()
+        data, guessed = sheet.data, dict[str, Line2D]()
         chance, counted = chances(data.inputs), tasks(sheet.settings.series[0], data.inputs)
         for metric, quantizer in data.wanted():
             table, panels = data.select(metric, quantizer), {"": "{}"}
@@ -50,12 +58,12 @@ class Stages(Layout):
                 parts = [points]
                 if task in chance:
                     parts.append(_by_chance(data, points, metric, chance[task]))
-                    guessed["chance"] = Line2D([], [], **LIGHT)
+                    guessed["chance"] = Line2D([], [], color=LIGHT, linewidth=THIN)
                 title += "" if counted.get(task, True) else ", at chance"
                 sheet.add(data.panel(metric, quantizer, ALONG, title), *parts)
         return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel, more=guessed)
 
-    def _points(self, data: Any, table: Any) -> Any:
+    def _points(self, data: "Curves", table: "pd.DataFrame") -> "pd.DataFrame":
         """Return the points of every stage, from left to right."""
         import pandas as pd
 
@@ -64,8 +72,8 @@ class Stages(Layout):
         table = table.sort_values([names.STEP, names.TOKENS])
         parts, start = [], 0.0
         for label, members in data.curves.items():
-            found = [table[table.trajectory == name] for name in members]
-            part = pd.concat([each.tail(1) for each in found] if self.options.ends else found)
+            runs = [table[table.trajectory == name] for name in members]
+            part = pd.concat([run.tail(1) for run in runs] if self.options.ends else runs)
             x = start + _width(part) * (np.arange(len(part)) + 0.5) / len(part)
             start += _width(part)
             place = {"curve": label, "segment": part.trajectory, "axis": "left", "x": x}
@@ -73,7 +81,9 @@ class Stages(Layout):
         return pd.concat(parts)
 
 
-def _by_chance(data: Any, points: Any, metric: str, chance: float) -> Any:
+def _by_chance(
+    data: "Curves", points: "pd.DataFrame", metric: str, chance: float
+) -> "pd.DataFrame":
     """Return the level of a model that guesses: its accuracy, or its degradation."""
     import pandas as pd
 
@@ -87,17 +97,17 @@ def _by_chance(data: Any, points: Any, metric: str, chance: float) -> Any:
     return points.assign(axis="level", metric="chance", y=chance, low=np.nan, high=np.nan)
 
 
-def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
-    from ptq_dynamics.figures.panels import error_bars
+def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
+    from ptq_dynamics.figures.axes import error_bars
 
     points, level = table[table.axis == "left"], table[table.axis == "level"]
     ax.plot(points.x, points.y, color="0.6", linewidth=0.6, zorder=1)
-    ax.plot(level.x, level.y, zorder=1, **LIGHT)
+    ax.plot(level.x, level.y, zorder=1, color=LIGHT, linewidth=THIN)
     end = 0.0
     for stage, part in points.groupby("curve", sort=False):
-        line = styles[stage]
-        look = {"linestyle": "none", "elinewidth": 0.6, "markersize": line.area**0.5}
-        error_bars(ax, part, line, stage, **look)
+        line = styles[str(stage)]
+        look: Look = {"linestyle": "none", "elinewidth": 0.6, "markersize": line.area**0.5}
+        error_bars(ax, part, line, str(stage), **look)
         end += _width(part)
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
@@ -112,5 +122,5 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}".replace("-", "−"))
 
 
-def _width(part: Any) -> float:
+def _width(part: "pd.DataFrame") -> float:
     return min(WIDEST, max(1.0, len(part) / POINTS))

@@ -1,9 +1,12 @@
 """Averages at the end of a run against their mean age."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.figures.layout import Evaluations, Layout, Reads
 from ptq_dynamics.measure.names import CHECKPOINT, TRAJECTORY
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 AGE = "Mean age (tokens)"  # the horizontal axis
 
@@ -19,7 +22,7 @@ class Windows(Layout):
         """Ages of averages."""
         return Reads(ages=True)
 
-    def draw(self, sheet: Any) -> Any:
+    def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         import pandas as pd
 

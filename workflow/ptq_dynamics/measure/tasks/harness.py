@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -11,7 +11,11 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import COMMIT
-from ptq_dynamics.measure.tasks import Task, TaskPart
+from ptq_dynamics.measure.tasks import Metric, Task, TaskPart
+
+if TYPE_CHECKING:
+    from lm_eval.api.task import ConfigurableTask
+    from lm_eval.tasks import TaskManager
 
 
 class HarnessTask(Task):
@@ -32,7 +36,7 @@ class HarnessSettings(Strict):
     task: HarnessTask
 
 
-def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
+def run(context: Context[HarnessSettings]) -> Mapping[str, object]:
     """Write the splits of a task as Parquet, with a folder for each part."""
     from lm_eval.tasks import TaskManager
 
@@ -46,7 +50,7 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
     parts = []
     for each, task in _load(manager, settings, context.scratch, place).items():
         metrics, kind = list(task._metric_fn_list), task.OUTPUT_TYPE
-        metric: Any = next((one for one in ("acc", "acc_norm") if one in metrics), None)
+        metric = next((one for one in get_args(Metric) if one in metrics), None)
         if metric is None or kind not in ("multiple_choice", "loglikelihood"):
             raise Problem(
                 f"{place}.task needs acc or acc_norm by likelihood, but {each} has "
@@ -59,7 +63,9 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
     return {"task": name, "parts": parts}
 
 
-def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dict[str, Any]:
+def _load(
+    manager: "TaskManager", settings: HarnessTask, scratch: Path, place: str
+) -> "dict[str, ConfigurableTask]":
     """Load a task or a group of tasks with their data, by name."""
     import httpx
     from lm_eval.tasks._yaml_loader import load_yaml
@@ -68,7 +74,7 @@ def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dic
     own = load_yaml(entry.yaml_path, resolve_func=False) if entry.yaml_path else {}
     data = {**(own.get("dataset_kwargs") or {}), "revision": settings.revision}
     data |= {"data_files": settings.files} if settings.files else {}
-    changes: dict[str, Any] = {"dataset_kwargs": {**data, "cache_dir": str(scratch / "data")}}
+    changes: dict[str, object] = {"dataset_kwargs": {**data, "cache_dir": str(scratch / "data")}}
     if settings.repository is not None:
         changes |= {"dataset_path": settings.repository, "dataset_name": None}
     try:
@@ -84,7 +90,7 @@ def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dic
         ) from error
 
 
-def _save(out: Path, name: str, task: Any) -> dict[str, str]:
+def _save(out: Path, name: str, task: "ConfigurableTask") -> dict[str, str]:
     config, files = task.config, {}
     named = (config.training_split, config.validation_split, config.test_split)
     (out / name).mkdir()

@@ -7,13 +7,16 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from heapq import nsmallest
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.questions import KINDS, Kind, Question
 from ptq_dynamics.measure.tasks import Task, TaskPart
+
+if TYPE_CHECKING:
+    from ptq_dynamics.corpus.functions import Documented
 
 Encode = Callable[[str], list[int]]
 Candidate = tuple[str, Question]  # a document and a question about it
@@ -52,7 +55,7 @@ class Item:
     document: str
 
 
-def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
+def run(context: Context[MadeSettings]) -> Mapping[str, object]:
     """Write task.yaml, and JSON Lines files of the questions and of the pool."""
     import yaml
     from tokenizers import Tokenizer
@@ -73,7 +76,7 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
     return {"task": name, "parts": [asdict(TaskPart(name, DEFINITION, False, FILES, kind.metric))]}
 
 
-def _definition(task: str, kind: Kind) -> dict[str, Any]:
+def _definition(task: str, kind: Kind) -> dict[str, object]:
     """Return the harness's definition of the task."""
     mean = {"aggregation": "mean", "higher_is_better": True}
     text, target = ("answer", "text") if kind.answers_first else ("text", "answer")
@@ -93,9 +96,9 @@ def _definition(task: str, kind: Kind) -> dict[str, Any]:
 
 
 def make(
-    settings: MadeSettings, documents: Iterable[Any], encode: Encode
+    settings: MadeSettings, documents: Iterable["Documented"], encode: Encode
 ) -> tuple[list[Item], list[Item]]:
-    """Return the questions and the pool, from documents of type `corpus.functions.Documented`."""
+    """Return the questions and the pool of documents."""
     # Joining two examples may add one token.
     room = settings.context // (settings.shots + 1) - 1
     making = _Making(settings.name, KINDS[settings.kind], room, encode)
@@ -122,7 +125,7 @@ class _Making:
         # Docstrings of several functions may give the same question.
         self._seen = set[tuple[str, str]]()
 
-    def candidates(self, documents: Iterable[Any]) -> list[Candidate]:
+    def candidates(self, documents: Iterable["Documented"]) -> list[Candidate]:
         """Return one question per document, whose answer takes at most half of the room."""
         found = []
         for each in documents:

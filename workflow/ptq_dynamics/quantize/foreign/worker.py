@@ -6,9 +6,10 @@ Equal OMP_NUM_THREADS give equal bytes."""
 import json
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace as Settings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # GPTQModel reads these when it is imported. Its thread pool does not start with one worker.
 os.environ["GPTQMODEL_CPU_WORKERS"] = "2"
@@ -22,6 +23,11 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Batches = list[dict[str, torch.Tensor]]
+Outcome = tuple[torch.nn.Module, dict[str, object]]
 PACKED = ("qweight", "qzeros", "scales", "g_idx")  # tensors of a quantized module
 
 
@@ -29,7 +35,7 @@ class JobError(Exception):
     """An invalid request; the message names the setting or the layer."""
 
 
-def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
+def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Batches) -> Outcome:
     """Quantize a checkpoint with explicit settings; return the model and its report."""
     from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
     from gptqmodel.models.auto import MODEL_MAP, SUPPORTED_MODELS, check_and_get_model_definition
@@ -93,7 +99,7 @@ def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Any
     return wrapped.model, {"fallback_layers": fallback, "raised_damping": raised}
 
 
-def by_autogptq(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
+def by_autogptq(settings: Settings, device: str, source: Path, calibration: Batches) -> Outcome:
     """Quantize a checkpoint with explicit settings; return the model and its report.
     On a CPU, this goes around the library's own check for CUDA."""
     from auto_gptq import BaseQuantizeConfig
@@ -113,7 +119,8 @@ def by_autogptq(settings: Settings, device: str, source: Path, calibration: Any)
         sym=settings.symmetric,
         true_sequential=settings.true_sequential,
     )
-    model = load(source, GPTQ_CAUSAL_LM_MODEL_MAP).to(device)
+    model = load(source, GPTQ_CAUSAL_LM_MODEL_MAP)
+    torch.nn.Module.to(model, device)
     kind = GPTQ_CAUSAL_LM_MODEL_MAP[model.config.model_type]
     wrapped = kind(model, quantized=False, quantize_config=config)
     wrapped.quantize(calibration, batch_size=settings.batch_size, use_cuda_fp16=False)
@@ -126,7 +133,7 @@ def by_autogptq(settings: Settings, device: str, source: Path, calibration: Any)
     return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
 
 
-def load(source: Path, known: Any) -> Any:
+def load(source: Path, known: Collection[str]) -> "PreTrainedModel":
     """Load a checkpoint of transformers 5, of one of the `known` types, with transformers 4.
     This version would ignore `rope_parameters`, and would draw weights of unknown names."""
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -144,6 +151,7 @@ def load(source: Path, known: Any) -> Any:
         entries["partial_rotary_factor"] = entries["rotary_pct"] = factor
     if rope.get("rope_type", "default") != "default":
         entries["rope_scaling"] = rope
+    # Its type has no pair of a model and what was loaded.
     found: Any = AutoModelForCausalLM.from_pretrained(
         source,
         config=CONFIG_MAPPING[kind](**entries),

@@ -5,12 +5,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.train.architectures import Architecture
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class CalibrationSettings(Strict):
@@ -40,7 +44,7 @@ class CalibrationSettings(Strict):
 class Calibration:
     """A calibration set, int64 [sequences, context], with short sequences padded by -1."""
 
-    tokens: Any
+    tokens: "Tensor"
     batch_size: int
 
     @property
@@ -48,7 +52,7 @@ class Calibration:
         """The number of sequences in a batch: 1 if their lengths differ."""
         return 1 if bool((self.tokens < 0).any()) else self.batch_size
 
-    def batches(self) -> list[Any]:
+    def batches(self) -> "list[Tensor]":
         """Return batches of sequences without padding, int64 [batch, length]."""
         batches = self.tokens.split(self.together)
         return [batch[:, : int((batch >= 0).sum(dim=1).max())] for batch in batches]
@@ -61,7 +65,7 @@ class Quantized:
     `save` copies the checkpoint folder `source` to `target` with quantized weights.
     `raised_damping` has the layers whose damping a tool increased."""
 
-    weights: Mapping[str, Any]
+    weights: "Mapping[str, Tensor]"
     save: Callable[[Path, Path], None]
     raised_damping: Mapping[str, float] = field(default_factory=dict)
 
@@ -77,7 +81,7 @@ class Quantizer(Strict):
 
     @abstractmethod
     def each(
-        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
+        self, folders: Sequence[Path], calibration: Calibration, context: Context[object]
     ) -> Iterator[Quantized]:
         """Quantize the checkpoints in several folders, one after the other."""
 
@@ -89,13 +93,13 @@ class Quantizer(Strict):
         """Return why the settings do not fit such a model, or None."""
         return None
 
-    def refuses(self, model: Any) -> str | None:
+    def refuses(self, model: Architecture) -> str | None:
         """Return why the method does not support a model's architecture, or None."""
         return None
 
     @property
     def columns(self) -> Any:
-        """The group size, or None if it is not resolved or there are no groups."""
+        """The group size, an int; None if it is not resolved or there are no groups."""
         size = getattr(self, "group_size", None)
         return size if isinstance(size, int) else None
 
@@ -113,7 +117,7 @@ class InProcess(Quantizer):
         """Quantize the checkpoint in a folder."""
 
     def each(
-        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
+        self, folders: Sequence[Path], calibration: Calibration, context: Context[object]
     ) -> Iterator[Quantized]:
         """Quantize the checkpoints in several folders, one after the other."""
         return (self.quantize(folder, calibration) for folder in folders)

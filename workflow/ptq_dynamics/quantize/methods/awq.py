@@ -4,12 +4,19 @@ AWQ scales the input columns of a layer up before rounding, and the layer before
 checkpoint holds the scaled model and the scales, which errors of layers take back."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, InProcess, Quantized
+from ptq_dynamics.train.architectures import Architecture
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+    from ptq_dynamics.models.packed import Grid
 
 # By model_type, layers that take up scales and the layers after them. llm-compressor has the
 # mappings of other architectures. No layer takes up scales after the xIELU of Apertus.
@@ -37,7 +44,7 @@ class Awq(InProcess, Calibrated, Grouped):
     duo_scaling: bool
     grid_points: Annotated[int, Field(ge=4)]
 
-    def refuses(self, model: Any) -> str | None:
+    def refuses(self, model: Architecture) -> str | None:
         """Return why the norm before a layer cannot take up the layer's scales, or None."""
         if model.scaled_norms_first:
             return None
@@ -60,7 +67,9 @@ class Awq(InProcess, Calibrated, Grouped):
         changed = {name: v for name, v in after.items() if not torch.equal(v.cpu(), before[name])}
         return on_grids(grids, changed, scaling | {name: before[name] for name in changed})
 
-    def smooth(self, model: Any, calibration: Calibration) -> tuple[dict[str, Any], dict[str, Any]]:
+    def smooth(
+        self, model: "PreTrainedModel", calibration: Calibration
+    ) -> "tuple[dict[str, Grid], dict[str, Tensor]]":
         """Quantize a model in place; return the grids and the scaling of its layers.
         Weights were multiplied by LAYER.rows, [out], and LAYER.columns, [in]."""
         import torch
@@ -68,6 +77,7 @@ class Awq(InProcess, Calibrated, Grouped):
         from compressed_tensors.utils import patch_attr
         from llmcompressor.modifiers.quantization import QuantizationModifier
         from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
+        from llmcompressor.modifiers.transform.awq.mappings import ResolvedMapping
         from llmcompressor.pipelines.cache import IntermediatesCache
         from torch.utils.data import DataLoader
 
@@ -78,10 +88,14 @@ class Awq(InProcess, Calibrated, Grouped):
         class Recorder(AWQModifier):
             """AWQ that records the scales of each layer."""
 
-            _columns: Any = PrivateAttr(default_factory=dict)
-            _rows: Any = PrivateAttr(default_factory=dict)
+            _columns: dict[str, torch.Tensor] = PrivateAttr(default_factory=dict)
+            _rows: dict[str, torch.Tensor] = PrivateAttr(default_factory=dict)
 
-            def _compute_best_scale(self, mapping: Any, *arguments: Any) -> Any:
+            def _compute_best_scale(
+                self,
+                mapping: ResolvedMapping,
+                *arguments: Any,  # as the library has them
+            ) -> torch.Tensor:
                 scales = super()._compute_best_scale(mapping, *arguments)
                 self._columns.update(dict.fromkeys(mapping.balance_names, scales))
                 self._rows[mapping.smooth_name] = 1 / scales
@@ -91,11 +105,17 @@ class Awq(InProcess, Calibrated, Grouped):
             AWQMapping(f"re:.*{before}$", [f"re:.*{name}$" for name in after])
             for before, after in MAPPINGS.get(model.config.model_type, ())
         ]
-        scales: Any = {"duo_scaling": self.duo_scaling, "n_grid": self.grid_points}
-        awq = Recorder(mappings=mappings or None, offload_device=None, **scales)
+        awq = Recorder(
+            mappings=mappings or None,
+            offload_device=None,
+            duo_scaling=self.duo_scaling,
+            n_grid=self.grid_points,
+        )
+        # The library adds attributes to layers.
         layers: dict[str, Any] = {**models.linear_layers(model)}
         blocks = groups(self.bits, self.symmetric, self.columns, layers)
         recipe = [awq, QuantizationModifier(config_groups=blocks)]
+        # DataLoader also takes lists, unlike its type.
         batches: Any = [{"input_ids": batch} for batch in calibration.batches()]
         data = DataLoader(batches, batch_size=None)
         # Without a GPU, torch raises an error when the library pins memory.
@@ -112,7 +132,8 @@ class Awq(InProcess, Calibrated, Grouped):
                 f"AWQ of {model.config.model_type} scales {min(others)}, which is not quantized; "
                 "leave it out"
             )
-        grids, scaling = dict[str, Any](), dict[str, Any]()
+        grids: dict[str, Grid] = {}
+        scaling: dict[str, Tensor] = {}
         for name, layer in layers.items():
             weight, scheme = layer.weight.detach(), layer.quantization_scheme.weights
             on_grid = forward_quantize(layer, weight, "weight", scheme)

@@ -4,7 +4,7 @@ The model rounds activations while it runs, so the checkpoint is in the format o
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -21,7 +21,7 @@ class Int8(InProcess):
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """Quantize the checkpoint in a folder, without the calibration set."""
         from bitsandbytes.functional import int8_vectorwise_dequant
-        from torch import nn
+        from torch import Tensor, nn
         from transformers import BitsAndBytesConfig
 
         from ptq_dynamics import models
@@ -36,7 +36,7 @@ class Int8(InProcess):
         )
         model = models.load(folder, quantization_config=options)
         # Codes, int8 [out, in], and the largest magnitude of every row, [out].
-        parts = dict[str, Any]()
+        parts = dict[str, tuple[Tensor, Tensor]]()
         for name, layer in models.linear_layers(model).items():
             if (largest := getattr(layer.weight, "SCB", None)) is not None:
                 parts[name] = layer.weight.data, largest

@@ -6,7 +6,7 @@ Some models rotate or round activations at run time, so checkpoints have the lib
 import shutil
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ptq_dynamics.base.fields import Count
 from ptq_dynamics.base.problem import Problem
@@ -18,6 +18,12 @@ from ptq_dynamics.quantize.methods import (
     InProcess,
     Quantized,
 )
+
+if TYPE_CHECKING:
+    from llmcompressor.modifiers import Modifier
+    from transformers import PreTrainedModel
+
+Options = dict[str, Any]  # of one class of the library, which validates them
 
 
 class Recipe(InProcess, Calibrated, Grouped):
@@ -31,7 +37,7 @@ class Recipe(InProcess, Calibrated, Grouped):
     method: Literal["recipe"]
     bits: Count
     scheme: str
-    modifiers: tuple[dict[str, dict[str, Any]], ...]
+    modifiers: tuple[dict[str, Options], ...]
     group_size: Count | AtMost | None = None  # type: ignore[assignment]
 
     def __hash__(self) -> int:
@@ -70,10 +76,10 @@ class Recipe(InProcess, Calibrated, Grouped):
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
             model.save_pretrained(target, save_compressed=True)
 
-        return Quantized(dict.fromkeys(layers), save)
+        return Quantized(dict.fromkeys(layers, torch.empty(0)), save)
 
 
-def _modifier(name: str, model: Any, options: dict[str, Any]) -> Any:
+def _modifier(name: str, model: "PreTrainedModel", options: Options) -> "Modifier":
     """Return a modifier for the linear layers of the blocks."""
     from llmcompressor.modifiers.autoround import AutoRoundModifier
     from llmcompressor.modifiers.factory import ModifierFactory
@@ -84,7 +90,7 @@ def _modifier(name: str, model: Any, options: dict[str, Any]) -> Any:
     class InFloat32(AutoRoundModifier):
         """AutoRound without its cast of the model to bfloat16, which no option prevents."""
 
-        def _update_device_map_for_dp(self, ar_kwargs: dict[str, Any]) -> None:
+        def _update_device_map_for_dp(self, ar_kwargs: dict[str, object]) -> None:
             super()._update_device_map_for_dp(ar_kwargs)
             ar_kwargs["amp"] = False
 

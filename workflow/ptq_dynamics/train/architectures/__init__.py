@@ -2,12 +2,15 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import model_validator
 
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Context, Count, Rate, Strict
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Architecture(Strict):
@@ -29,7 +32,7 @@ class Architecture(Strict):
     micro_batch: Count | None = None
     corpus: str = "main"
 
-    def options(self, vocabulary: int) -> dict[str, Any]:
+    def options(self, vocabulary: int) -> dict[str, object]:
         """Return the arguments of the configuration in transformers."""
         return {
             "vocab_size": vocabulary,
@@ -49,15 +52,14 @@ class Architecture(Strict):
     def parameters(self, vocabulary: int) -> int:
         """Return the number of weights and biases."""
 
-    def create(self, vocabulary: int, seed: int) -> Any:
+    def create(self, vocabulary: int, seed: int) -> "PreTrainedModel":
         """Return a newly initialized model in float32."""
         import torch
         import transformers
 
         config = getattr(transformers, self.own)(**self.options(vocabulary))
         torch.manual_seed(seed)
-        kind: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        return kind(config)
+        return transformers.AutoModelForCausalLM.from_config(config)
 
     @property
     def head(self) -> int:
@@ -76,10 +78,10 @@ class Architecture(Strict):
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
-        for part, whole in self.divisors.items():
-            divisor, size = getattr(self, part), getattr(self, whole)
+        for name, multiple in self.divisors.items():
+            divisor, size = getattr(self, name), getattr(self, multiple)
             if size % divisor:
-                raise ValueError(f"{part} {divisor} does not divide {whole} {size}")
+                raise ValueError(f"{name} {divisor} does not divide {multiple} {size}")
         return self
 
 
@@ -96,7 +98,7 @@ class LlamaLike(Architecture):
     tied: bool
     rotary_base: Rate
 
-    def options(self, vocabulary: int) -> dict[str, Any]:
+    def options(self, vocabulary: int) -> dict[str, object]:
         """Add the options of attention and embeddings."""
         return {
             **super().options(vocabulary),

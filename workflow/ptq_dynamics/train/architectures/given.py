@@ -1,9 +1,12 @@
 """Models from other sources, of any architecture that transformers reads."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.train.architectures import Architecture
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Given(Architecture):
@@ -28,6 +31,6 @@ class Given(Architecture):
         """Input widths of the linear layers."""
         return self.inputs
 
-    def create(self, vocabulary: int, seed: int) -> Any:
+    def create(self, vocabulary: int, seed: int) -> "PreTrainedModel":
         """Raise `Problem`: the workflow does not train such models."""
         raise Problem(f"model {self.name} is given and cannot be trained; name another one")

@@ -1,6 +1,6 @@
 """GPT-NeoX (arXiv 2204.06745), the architecture of Pythia and the controlled runs (section 4)."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ class GptNeoX(Architecture):
     architecture: Literal["gpt-neox"]
     rotary_fraction: Annotated[float, Field(gt=0, le=1)]
 
-    def options(self, vocabulary: int) -> dict[str, Any]:
+    def options(self, vocabulary: int) -> dict[str, object]:
         """Add rotary embeddings, parallel residual, and an untied head."""
         rotary = {"rope_theta": 10000.0, "partial_rotary_factor": self.rotary_fraction}
         return {

@@ -1,6 +1,6 @@
 """Architectures after Llama, each of transformers' own class."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from ptq_dynamics.base.fields import Count
 from ptq_dynamics.train.architectures import LlamaLike
@@ -48,7 +48,7 @@ class Qwen3(LlamaLike):
     vectors: ClassVar = {"width": 4, "head": 2, "keys": 2}
     architecture: Literal["qwen3"]
 
-    def options(self, vocabulary: int) -> dict[str, Any]:
+    def options(self, vocabulary: int) -> dict[str, object]:
         """Add the biases of attention."""
         return {**super().options(vocabulary), "head_dim": self.head, "attention_bias": True}
 
@@ -60,7 +60,7 @@ class SmolLM3(LlamaLike):
     architecture: Literal["smollm3"]
     no_rotary_every: Count
 
-    def options(self, vocabulary: int) -> dict[str, Any]:
+    def options(self, vocabulary: int) -> dict[str, object]:
         """Add the interval of layers without rotary embedding."""
         return {**super().options(vocabulary), "no_rope_layer_interval": self.no_rotary_every}
 
@@ -76,7 +76,7 @@ class Olmoe(LlamaLike):
     experts: Count
     active: Count
 
-    def options(self, vocabulary: int) -> dict[str, Any]:
+    def options(self, vocabulary: int) -> dict[str, object]:
         """Add the numbers of experts."""
         experts = {"num_experts": self.experts, "num_experts_per_tok": self.active}
         return {**super().options(vocabulary), **experts}

@@ -1,6 +1,6 @@
 """Mamba-2 (arXiv 2405.21060), a state-space model."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from ptq_dynamics.base.fields import Count
 from ptq_dynamics.train.architectures import Architecture
@@ -17,7 +17,7 @@ class Mamba2(Architecture):
     state: Count
     chunk: Count
 
-    def options(self, vocabulary: int) -> dict[str, Any]:
+    def options(self, vocabulary: int) -> dict[str, object]:
         """Add the sizes of heads and states. All heads share one group of state projections."""
         inner = {"expand": self.feedforward // self.width, "num_heads": self.heads, "n_groups": 1}
         inner |= {"head_dim": self.feedforward // self.heads, "state_size": self.state}

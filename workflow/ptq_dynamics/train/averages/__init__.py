@@ -1,33 +1,59 @@
 """Averages of checkpoints, written by the stage `train.average`."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
 
 from ptq_dynamics.base.components import OneOf, found
-from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.base.fields import Share, Strict
 from ptq_dynamics.train.settings import Mean, Member
-from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline
 
 
-class Average(PlannedTrajectory):
-    """A trajectory of means of checkpoints."""
+class Point(NamedTuple):
+    """A planned checkpoint: its id, unique in its trajectory, and its step, if any."""
 
-    stage: ClassVar[str] = "train.average"
+    id: str
+    step: int | None
+
+
+class SourcePoints(NamedTuple):
+    """A trajectory to average: all its checkpoints in order, those that are measured, and ids of
+    those that its authors averaged, if they are known."""
+
+    checkpoints: Sequence[Point]
+    measured: Sequence[Point]
+    averaged: Sequence[str] = ()
+
+    @property
+    def ids(self) -> dict[int, str]:
+        """Ids of the checkpoints by step."""
+        return {point.step: point.id for point in self.checkpoints if point.step is not None}
+
+
+Sources = Mapping[str, SourcePoints]  # by label
+Steps = Callable[[Share], int]  # a share of the budget in whole steps
+
+
+class Average(Strict):
+    """A trajectory of means of checkpoints; `family` overrides that of its sources."""
+
     phase: ClassVar[Literal["average", "interpolation"]] = "average"
 
+    family: Annotated[str, Field(min_length=1)] | None = None
+
     @abstractmethod
-    def means(self, timeline: Timeline) -> list[Mean]:
+    def sources(self) -> Mapping[str, str]:
+        """Return the names of its source trajectories by label."""
+
+    @abstractmethod
+    def means(self, sources: Sources, steps: Steps) -> list[Mean]:
         """Return all means; their members name sources by label."""
 
-    def run(self, name: str, timeline: Timeline) -> str:
-        """Return the run that the last source follows."""
-        source = self._last_source()
-        return timeline.trajectories[source].run(source, timeline)
-
-    def checkpoints(self, timeline: Timeline) -> list[Point]:
+    def checkpoints(self, sources: Sources, steps: Steps) -> list[Point]:
         """Return a checkpoint for each mean."""
-        return [Point(mean.id, mean.step) for mean in self.means(timeline)]
+        return [Point(mean.id, mean.step) for mean in self.means(sources, steps)]
 
 
 class OfOne(Average):
@@ -39,32 +65,24 @@ class OfOne(Average):
         """Return the averaged trajectory."""
         return {"trajectory": self.trajectory}
 
-    def ids(self, timeline: Timeline) -> dict[int, str]:
-        """Return ids of the trajectory's checkpoints by step."""
-        points = timeline.checkpoints(self.trajectory)
-        return {point.step: point.id for point in points if point.step is not None}
+    def means(self, sources: Sources, steps: Steps) -> list[Mean]:
+        """Return all means of the trajectory."""
+        return self.along(sources["trajectory"], steps)
 
-    def mean(self, name: str, weights: Mapping[int, float], timeline: Timeline) -> Mean:
-        """Return a mean at its last step, from the weights of checkpoints by step."""
-        ids = self.ids(timeline)
-        members = (Member("trajectory", ids[step], weight) for step, weight in weights.items())
-        return Mean(name, max(weights), tuple(members))
-
-    def check(self, place: str, timeline: Timeline) -> None:
-        """Raise `Problem` if the trajectory has checkpoints, but none that make a mean."""
-        points = timeline.checkpoints(self.trajectory)
-        if points and not self.means(timeline):
-            measured = len(timeline.measured(self.trajectory))
-            raise Problem(
-                f"{place} has no average: {self.trajectory} has too few checkpoints, or others "
-                f"({len(points)} from {points[0].id} to {points[-1].id}, {measured} measured); "
-                "change their number or interval here, or checkpoint_every of the run"
-            )
+    @abstractmethod
+    def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
+        """Return all means of a trajectory."""
 
 
-def _kind(data: Any) -> str:
+def mean_of(ids: Mapping[int, str], name: str, weights: Mapping[int, float]) -> Mean:
+    """Return a mean at its last step, from ids and weights of checkpoints by step."""
+    members = (Member("trajectory", ids[step], weight) for step, weight in weights.items())
+    return Mean(name, max(weights), tuple(members))
+
+
+def _kind(data: object) -> str:
     # The kind that shares most keys with an entry, and lacks the fewest required keys.
-    keys = {*data} if isinstance(data, Mapping) else set[Any]()
+    keys = set[object](data) if isinstance(data, Mapping) else set[object]()
 
     def fit(kind: type[Average]) -> tuple[int, int]:
         needed = {name for name, field in kind.model_fields.items() if field.is_required()}

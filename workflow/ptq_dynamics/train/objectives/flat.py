@@ -1,49 +1,50 @@
 """Objectives on plain text that change the flatness of minima."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Rate
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.train.objectives import Slope
-from ptq_dynamics.train.objectives.language import OnText, losses
+from ptq_dynamics.train.objectives import Batches, Slope, Sloped
+from ptq_dynamics.train.objectives.language import OnText, summed
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class SharpnessAware(OnText):
+class SharpnessAware(OnText, Sloped):
     """Sharpness-aware minimization (SAM, arXiv 2010.01412): the loss at the distance `radius` from
     the weights along the gradient of the whole batch. A `share` below 1 averages this loss and the
     loss at the weights, which adds, to first order, a penalty of radius × share on the norm of the
     gradient (arXiv 2202.03599)."""
 
-    sloped: ClassVar = True
     kind: Literal["sharpness-aware"]
     radius: Rate
     share: Share = 1.0
 
-    def loss(self, model: Any, rows: Any, before: Any) -> Any:
+    def loss(self, model: "nn.Module", rows: "Tensor", before: "nn.Module | None") -> "Tensor":
         """Sum the losses of rows, int64 [rows, context + 1], at the weights."""
-        return losses(model, rows, rows[:, 1:])
+        return summed(model(rows[:, :-1], use_cache=False).logits, rows[:, 1:])
 
-    def sloped_loss(self, model: Any, rows: Any, slope: Slope) -> Any:
+    def sloped_loss(self, model: "nn.Module", rows: "Tensor", slope: Slope) -> "Tensor":
         """Sum the losses of rows, int64 [rows, context + 1], at the distance."""
         import torch
 
         weights, slopes = dict(model.named_parameters()), slope.gradient
         scale = self.radius / torch.nn.utils.get_total_norm([*slopes.values()]).clamp(min=1e-12)
         moved = {name: weight + slopes[name] * scale for name, weight in weights.items()}
-
-        def there(*arguments: Any, **options: Any) -> Any:
-            return torch.func.functional_call(model, moved, arguments, options)
-
-        away = losses(there, rows, rows[:, 1:])
+        options = {"use_cache": False}
+        output = torch.func.functional_call(model, moved, (rows[:, :-1],), options)
+        away = summed(output.logits, rows[:, 1:])
         # This sum has the loss and the gradient of the whole batch at the weights.
-        line = sum((weight * slopes[name]).sum() for name, weight in weights.items())
+        products = ((weight * slopes[name]).sum() for name, weight in weights.items())
+        line = sum(products, start=torch.zeros_like(slope.loss))
         here = slope.loss + line - line.detach()
-        return self.share * away + (1 - self.share) * (self.count(rows) / slope.count) * here
+        return self.share * away + (1 - self.share) * (self.count(rows) / slope.terms) * here
 
 
 class LabelNoise(OnText):
@@ -52,26 +53,26 @@ class LabelNoise(OnText):
     kind: Literal["label-noise"]
     share: Share
 
-    def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
+    def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Batches:
         """Return tokens, and next tokens with noise, int64 [batch, 2, context + 1]."""
         return Noisy(super().data(corpus, context, batch, seed), self.share)
 
-    def count(self, rows: Any) -> Any:
+    def count(self, rows: "Tensor") -> int:
         """Return the number of next tokens."""
         return super().count(rows[:, 1])
 
-    def loss(self, model: Any, rows: Any, before: Any) -> Any:
+    def loss(self, model: "nn.Module", rows: "Tensor", before: "nn.Module | None") -> "Tensor":
         """Sum the losses of rows, int64 [rows, 2, context + 1]."""
-        return losses(model, rows[:, 0], rows[:, 1, 1:])
+        return summed(model(rows[:, 0, :-1], use_cache=False).logits, rows[:, 1, 1:])
 
 
 class Noisy:
     """Batches of other data, int64 [batch, context + 1], beside their copies with noise."""
 
-    def __init__(self, data: Any, share: float) -> None:
+    def __init__(self, data: Batches, share: float) -> None:
         self._data, self._share = data, share
 
-    def at(self, step: int, rows: Sequence[int] | None = None) -> Any:
+    def at(self, step: int, rows: Sequence[int] | None = None) -> "Tensor":
         """Return rows (None: all) of a batch. The noise follows from the whole batch, and thus
         depends neither on interruptions of the run nor on the number of processes."""
         import torch

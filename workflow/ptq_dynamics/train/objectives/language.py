@@ -1,9 +1,12 @@
 """Next-token prediction on plain text."""
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.train.objectives import Objective
+from ptq_dynamics.train.objectives import Batches, Objective
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class OnText(Objective):
@@ -11,13 +14,13 @@ class OnText(Objective):
 
     of_dialogues: ClassVar = False
 
-    def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
+    def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Batches:
         """Return sequences of tokens, int64 [batch, context + 1]."""
         from ptq_dynamics.corpus.tokens import TrainingData
 
         return TrainingData(corpus, context, batch, seed)
 
-    def count(self, rows: Any) -> Any:
+    def count(self, rows: "Tensor") -> int:
         """Return the number of tokens without the first of each row."""
         return rows[:, 1:].numel()
 
@@ -27,13 +30,13 @@ class Language(OnText):
 
     kind: Literal["language"] = "language"
 
-    def loss(self, model: Any, rows: Any, before: Any) -> Any:
+    def loss(self, model: "nn.Module", rows: "Tensor", before: "nn.Module | None") -> "Tensor":
         """Sum the losses of rows, int64 [rows, context + 1]."""
-        return losses(model, rows, rows[:, 1:])
+        return summed(model(rows[:, :-1], use_cache=False).logits, rows[:, 1:])
 
 
-def losses(model: Any, rows: Any, targets: Any) -> Any:
-    """Return the sum of the losses of rows, int64 [rows, context + 1], with some targets."""
-    from ptq_dynamics.train.cross_entropy import summed
+def summed(logits: "Tensor", targets: "Tensor") -> "Tensor":
+    """Return the sum of cross-entropies in nats over all targets, of logits of any type."""
+    from ptq_dynamics.train import cross_entropy
 
-    return summed(model(rows[:, :-1], use_cache=False).logits.float(), targets)
+    return cross_entropy.summed(logits.float(), targets)

@@ -1,13 +1,17 @@
 """AdEMAMix (arXiv 2409.03137)."""
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Share
-from ptq_dynamics.train.optimizers import Adam
+from ptq_dynamics.train.optimizers import Adam, Group
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
+    from transformers import PreTrainedModel
 
 
 class AdEMAMix(Adam):
@@ -34,7 +38,7 @@ class AdEMAMix(Adam):
         memory = (1 - share) * _memory(self.betas[0]) + share * _memory(self.beta3)
         return share * self.alpha, math.exp(-1 / memory)
 
-    def make(self, model: Any, budget: int) -> Any:
+    def make(self, model: "PreTrainedModel", budget: int) -> "Optimizer":
         """Return algorithm 1 of the paper, in the data type of the weights."""
         import torch
 
@@ -43,31 +47,34 @@ class AdEMAMix(Adam):
         # bitsandbytes rounds counts of updates when it restores a state.
         class Algorithm(torch.optim.Optimizer):
             @torch.no_grad()
-            def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            def step(self, closure: None = None) -> None:  # type: ignore[override]
                 for group in self.param_groups:
-                    for parameter in group["params"]:
-                        if parameter.grad is not None:
-                            mix._update(parameter, self.state[parameter], group, budget)
+                    for weight in group["params"]:
+                        mix._update(weight, self.state[weight], group, budget)
 
         return Algorithm(self.groups(model), {"lr": 0.0, "weight_decay": self.weight_decay})
 
-    def _update(self, parameter: Any, state: Any, group: Mapping[str, Any], budget: int) -> None:
+    def _update(
+        self, weight: "Tensor", state: dict[str, "Tensor"], group: Group, budget: int
+    ) -> None:
         import torch
 
+        if (gradient := weight.grad) is None:
+            return
         if not state:
             state["step"] = torch.zeros((), dtype=torch.int64)
-            state |= {name: torch.zeros_like(parameter) for name in ("fast", "slow", "second")}
+            state |= {name: torch.zeros_like(weight) for name in ("fast", "slow", "second")}
         # A loaded state may lie on the GPU; reading from the CPU waits for nothing.
         state["step"] = state["step"].cpu() + 1
         count = int(state["step"])
         alpha, beta3 = self.slow(count, budget)
-        (beta1, beta2), gradient, lr = self.betas, parameter.grad, group["lr"]
+        (beta1, beta2), lr = self.betas, group["lr"]
         fast = state["fast"].lerp_(gradient, 1 - beta1)
         kept = state["slow"].lerp_(gradient, 1 - beta3)
         second = state["second"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         mean = (fast / (1 - beta1**count)).add_(kept, alpha=alpha)
         spread = (second / (1 - beta2**count)).sqrt_().add_(self.eps)
-        parameter.mul_(1 - lr * group["weight_decay"]).addcdiv_(mean, spread, value=-lr)
+        weight.mul_(1 - lr * group["weight_decay"]).addcdiv_(mean, spread, value=-lr)
 
 
 def _memory(beta: float) -> float:

@@ -1,8 +1,12 @@
 """Lion (arXiv 2302.06675), from bitsandbytes."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.train.optimizers import Forgetting, Optimizer
+
+if TYPE_CHECKING:
+    from bitsandbytes.optim import Lion32bit
+    from transformers import PreTrainedModel
 
 
 class Lion(Optimizer):
@@ -11,7 +15,7 @@ class Lion(Optimizer):
     kind: Literal["lion"]
     betas: tuple[Forgetting, Forgetting]
 
-    def make(self, model: Any, budget: int) -> Any:
+    def make(self, model: "PreTrainedModel", budget: int) -> "Lion32bit":
         """Return the optimizer of bitsandbytes, without its nested form of states."""
         from bitsandbytes.optim import Lion32bit
         from torch.optim import Optimizer as Plain

@@ -2,9 +2,14 @@
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.train.optimizers import Adam
+
+if TYPE_CHECKING:
+    from schedulefree import AdamWScheduleFree
+    from torch.optim.optimizer import Optimizer, StateDict
+    from transformers import PreTrainedModel
 
 
 class ScheduleFree(Adam):
@@ -12,26 +17,27 @@ class ScheduleFree(Adam):
 
     kind: Literal["schedule-free"]
 
-    def make(self, model: Any, budget: int) -> Any:
+    def make(self, model: "PreTrainedModel", budget: int) -> "AdamWScheduleFree":
         """Return the package's optimizer. Its state keeps numbers of groups under the key -1."""
         import torch
         from schedulefree import AdamWScheduleFree
 
-        def save(made: Any, found: Any) -> None:
-            numbers = {name: made.param_groups[0][name] for name in ("k", "lr_max", "weight_sum")}
-            found["state"][-1] = {n: torch.tensor(numbers[n], dtype=torch.double) for n in numbers}
+        def save(optimizer: "Optimizer", saved: "StateDict") -> None:
+            group = optimizer.param_groups[0]
+            numbers = {name: group[name] for name in ("k", "lr_max", "weight_sum")}
+            saved["state"][-1] = {n: torch.tensor(numbers[n], dtype=torch.double) for n in numbers}
 
-        def load(made: Any, found: Any) -> None:
-            for group in found["param_groups"]:
-                group |= {name: value.item() for name, value in found["state"][-1].items()}
+        def load(optimizer: "Optimizer", saved: "StateDict") -> None:
+            for group in saved["param_groups"]:
+                group |= {name: value.item() for name, value in saved["state"][-1].items()}
 
-        made = AdamWScheduleFree(self.groups(model), lr=0.0, betas=self.betas, eps=self.eps)
-        made.register_state_dict_post_hook(save)
-        made.register_load_state_dict_pre_hook(load)
-        made.train()
-        return made
+        optimizer = AdamWScheduleFree(self.groups(model), lr=0.0, betas=self.betas, eps=self.eps)
+        optimizer.register_state_dict_post_hook(save)
+        optimizer.register_load_state_dict_pre_hook(load)
+        optimizer.train()
+        return optimizer
 
-    def write(self, model: Any, optimizer: Any, folder: Path) -> None:
+    def write(self, model: "PreTrainedModel", optimizer: "AdamWScheduleFree", folder: Path) -> None:
         """Write the average, then restore the exact bits of the weights."""
         kept = deepcopy(model.state_dict())
         optimizer.eval()

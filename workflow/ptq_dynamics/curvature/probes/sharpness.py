@@ -1,0 +1,29 @@
+"""The top eigenvalue of the Hessian, and its trace (figures 9, 26)."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from ptq_dynamics.curvature.probes import Probe, ProbeSettings
+from ptq_dynamics.measure.metrics import Column
+from ptq_dynamics.measure.names import SHARPNESS, TRACE
+
+
+class SharpnessSettings(ProbeSettings):
+    """Top eigenvalue, and the trace from `trace_samples` Rademacher vectors."""
+
+    trace_samples: int
+
+
+class Sharpness(Probe):
+    """Top eigenvalue, and the trace from `trace_samples` Rademacher vectors."""
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column(SHARPNESS, "Sharpness", "Top Hessian eigenvalue (nats)"),
+        Column(TRACE, "Trace", "Hessian trace (nats)"),
+    )
+    stage: ClassVar[str] = "curvature.sharpness"
+    settings: ClassVar[type[ProbeSettings]] = SharpnessSettings
+
+    kind: Literal["sharpness"]
+    trace_samples: Annotated[int, Field(ge=2)]

@@ -1,0 +1,37 @@
+"""The columns of probes and metrics that figures may name, found by their folders."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+
+from ptq_dynamics.base.components import found
+from ptq_dynamics.curvature import probes
+from ptq_dynamics.curvature.probes import Probe
+from ptq_dynamics.measure import metrics
+from ptq_dynamics.measure.metrics import Column, ModelMetric
+
+
+@cache
+def owners() -> dict[str, type[Probe | ModelMetric]]:
+    """Return the probes and metrics of models by the names of their columns."""
+    kinds = *found(probes.__name__, Probe), *found(metrics.__name__, ModelMetric)
+    return {column.name: kind for kind in kinds for column in kind.columns}
+
+
+@cache
+def columns() -> dict[str, Column]:
+    """Return the columns of all probes and metrics of models, by name."""
+    return {column.name: column for kind in owners().values() for column in kind.columns}
+
+
+@dataclass(frozen=True)
+class OrColumn:
+    """Annotates a literal type of names with those of columns in addition."""
+
+    def __get_pydantic_core_schema__(
+        self, base: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return handler.generate_schema(Literal[base, *columns()])

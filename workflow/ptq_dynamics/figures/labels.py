@@ -1,0 +1,144 @@
+"""Names, labels and small types that figures share with other rooms."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from ptq_dynamics.curvature.probes.sharpness import Sharpness
+from ptq_dynamics.curvature.probes.spectrum import Spectrum
+from ptq_dynamics.measure import names
+
+PICTURES = ("pdf", "png")
+TABLE = "csv"
+ORIGIN = "ptq-dynamics, {scale}: {identity}"  # metadata of pictures
+FINDING = "finding"  # a fact of a figure: the notes below its caption
+SPANS = "spans"  # a fact of a figure: where its panels lie in the picture, and their limits
+UNDER = re.compile(r"(.+) \(.+\)")  # a curve, the first group, under a quantizer
+RATE = re.compile(r"LR = ")  # the beginning of a label that is a peak learning rate
+UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}
+
+# Trajectory and checkpoint id of averages, and their mean age in tokens before the end.
+Ages = tuple[tuple[str, str, float], ...]
+
+
+def in_group(label: str) -> tuple[str, str]:
+    """Split the label "GROUP: NAME" of a curve; the group of other labels is empty."""
+    group, _, name = label.rpartition(": ")
+    return group, name
+
+
+def names_in_groups(labels: Iterable[str]) -> list[str]:
+    """Return the distinct names of curves within their groups."""
+    return list(dict.fromkeys(in_group(label)[1] for label in labels))
+
+
+def rounded(number: float) -> str:
+    """Format a large number with a unit and three digits: 162M, 99.6B."""
+    for unit, size in UNITS.items():
+        if number >= size / 10:
+            return f"{number / size:.3g}{unit}" if number >= size else f"{number / size:.2f}{unit}"
+    return f"{number:.0f}"
+
+
+def short(number: float) -> str:
+    """Format a number as in names of runs: 3e-3, 1.5e-2."""
+    digits, _, exponent = f"{number:.3e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A quantizer in a figure, and its draws of calibration sets."""
+
+    name: str
+    draws: tuple[str, ...]
+    method: str
+    bits: int
+    calibrated: bool
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run at one seed; a branch leaves its `trunk` at the step `at`."""
+
+    label: str
+    name: str
+    seed: int
+    trunk: str | None
+    at: int | None
+    stands_for: str | None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel and its axis labels. A unit "(%)" in `y` shows values in per cent."""
+
+    title: str
+    x: str
+    y: str
+    name: str = ""  # its letter
+    right: str | None = None  # label of the right axis, for learning rates
+    tokens_x: bool = False  # format ticks as tokens
+    log_x: bool = False
+    log_y: bool = False
+    thin: bool = False  # no markers
+    faint: bool = False  # draw only ends and levels strongly
+    spikes: bool = False  # the vertical scale ignores spikes
+    crop: bool = False  # it ignores the first hundredth of the horizontal axis
+    diagonal: bool = False  # draw the line of equal values
+    alike: str = ""  # panels with the same value share the vertical scale
+    zoom: float | None = None  # right limit of the horizontal axis
+    widths: Mapping[str, float] = field(default_factory=dict)  # line widths of curves in points
+
+
+class Form(TypedDict, total=False):
+    """Fields of a `Panel` that a metric or a layout chooses."""
+
+    right: str | None
+    tokens_x: bool
+    log_x: bool
+    log_y: bool
+    thin: bool
+    faint: bool
+    spikes: bool
+    crop: bool
+    diagonal: bool
+    alike: str
+    zoom: float | None
+    widths: Mapping[str, float]
+
+
+# Title with {q} for the quantizer, label of the vertical axis, and the form of a metric's panel.
+Words = tuple[str, str, Form]
+SPIKY: Form = {"thin": True, "spikes": True}
+FULL_PRECISION: dict[str, Words] = {
+    names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
+    **{each.name: (each.title, each.label, {}) for each in Sharpness.columns},
+    **{e.name: (e.title, e.label, {"thin": True, "log_y": True}) for e in Spectrum.columns},
+    "gradient_norm": ("Gradient norm", "L2 norm of the gradient", {**SPIKY, "log_y": True}),
+    "weight_norm": ("Weight norm", "L2 norm of the weights", SPIKY),
+    names.ACCURACY: ("Accuracy", "Accuracy (%)", {}),
+}
+QUANTIZED: dict[str, Words] = {
+    names.LOSS: ("{q} loss", "Loss (nats/token)", {}),
+    names.QUANTIZATION_ERROR: ("{q} error", "Error (%)", {}),
+    names.INCREASE: ("{q} loss increase", "Increase δ (nats/token)", {}),
+    names.WEIGHT_ERROR: ("{q} weight error", "Mean squared error", {}),
+    names.OUTPUT_ERROR: ("{q} output error", "Mean squared error", {}),
+    names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {}),
+}
+# Metrics with words in this module; columns have their own, which settings of figures hold.
+LABELLED = frozenset({*FULL_PRECISION, *QUANTIZED})
+# Labels of methods; others are their names in capitals.
+METHODS = {"gptqmodel": "GPTQ", "autogptq": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}
+
+
+def call(quantizers: Iterable[Shown]) -> dict[str, str]:
+    """Return the shortest distinct labels of quantizers: bits, bits and method, or names."""
+    shown = list(quantizers)
+    bits = {quantizer.name: f"{quantizer.bits}-bit" for quantizer in shown}
+    methods = {q.name: METHODS.get(q.method, q.method.upper()) for q in shown}
+    both = {name: f"{bits[name]} {method}" for name, method in methods.items()}
+    full = {name: name for name in bits}
+    return next(labels for labels in (bits, both, full) if len({*labels.values()}) == len(full))

@@ -1,0 +1,131 @@
+"""The steps of a build around its jobs: checks, the warm process, captions, dropped weights."""
+
+import os
+import signal
+import sys
+import threading
+from argparse import ArgumentParser
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config import Figure, require
+from ptq_dynamics.engine import checkout, lease, machine, manifest, run, specification, warm
+from ptq_dynamics.engine.paths import MANIFEST, RECORD
+from ptq_dynamics.figures.labels import FINDING, TABLE
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.site import Site
+
+MANY = 4  # outdated results from which on the warm process saves time
+# Stages whose jobs read no weights.
+LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
+PAGE = "README.md"
+INTRODUCTION = (
+    "# Figures\n\n"
+    "Titles and captions come from `config/figures.yaml` and use the paper's learning rates. "
+    "Captions end with the actual rates and the number of calibration sets.\n"
+)
+
+
+def prepare(sources: Path, *, is_main: bool) -> None:
+    """Verify that jobs will run this code, and let signals end planning at once."""
+    checkout.check(sources)
+    os.environ.update(checkout.environment())
+    if is_main:
+        run.end_at_once()
+        # Snakemake ignores a profile that does not exist.
+        places = (Path(), Path("profiles"), sources / "profiles")
+        parser = ArgumentParser(add_help=False)
+        parser.add_argument("--workflow-profile", default="none")
+        name = parser.parse_known_args()[0].workflow_profile
+        if name != "none" and not any((place / name).exists() for place in places):
+            known = [f"profiles/{path.name}" for path in places[-1].iterdir()]
+            require("--workflow-profile", "profile", [name], known)
+
+
+def begin(plan: Plan, *, local: bool) -> None:
+    """Prepare this process for running jobs; print the note of the scale."""
+    scale = plan.site.config.scale
+    if scale.note:
+        # In one piece, since a thread of Snakemake logs meanwhile.
+        sys.stderr.write(f"{scale.description}: {scale.note}\n")
+    # Snakemake handles Ctrl-C while jobs run.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        machine.read_commit()
+    except Problem as problem:
+        print(f"note: records of this build name no commit ({problem})", file=sys.stderr)
+    if local:
+        os.environ[lease.SHARED] = str(plan.site.config.scale.jobs_per_device)
+    if local and scale.warm and len(plan.site.stale) >= MANY:
+        warm.start()
+
+
+def finish(plan: Plan) -> None:
+    """Write the page of captions, and drop weights that the scale does not keep."""
+    # Timers of Snakemake would delay the exit by up to a minute.
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
+    write_page(plan.site.config.figures, Path(plan.site.pictures))
+    if dropped := drop(plan.site, plan.last()):
+        print(f"dropped weights of {len(dropped)} results (keep of the scale)", file=sys.stderr)
+
+
+def page(figures: Mapping[str, Figure], folder: Path) -> str:
+    """Return pictures, titles, captions and findings of the figures in a folder, as Markdown."""
+    text = INTRODUCTION
+    for name, figure in figures.items():
+        if (folder / f"{name}.{RECORD}").exists():
+            caption = figure.caption
+            with suppress(Problem, KeyError):
+                caption += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
+            text += f"\n## {name}: {figure.title}\n\n![{figure.title}]({name}.png)\n\n"
+            text += f"{caption} [Table of what is drawn]({name}.{TABLE}).\n"
+    return text
+
+
+def has_page(figures: Mapping[str, Figure], folder: Path) -> bool:
+    """Return whether the page of a folder is as it has to be; without figures, there is none."""
+    path, text = folder / PAGE, page(figures, folder)
+    return text == INTRODUCTION or (path.is_file() and path.read_bytes() == text.encode())
+
+
+def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
+    """Write the page of a folder if it changed. No job depends on it."""
+    if not has_page(figures, folder):
+        write_atomically(folder / PAGE, page(figures, folder))
+
+
+def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:
+    """Drop weights that the scale does not `keep` and that no job for the targets needs; return
+    the folders of the results. Manifest and record stay, so a later job can rebuild the weights."""
+    keep, dropped, readers = (
+        site.config.scale.keep,
+        list[str](),
+        dict[str, list[specification.Job]](),
+    )
+    for job in site.needed(targets):
+        for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):
+            if getattr(keep, site.rules[path], "all") != "all":
+                readers.setdefault(path, []).append(job)
+    for path, jobs in readers.items():
+        job = site.made[path]
+        # An outdated reader still needs the weights.
+        if job.paths.manifest.exists() and not any(
+            specification.stale(reader.spec, reader.paths) for reader in jobs
+        ):
+            kept = set[str]()
+            if getattr(keep, site.rules[path]) == "measured":
+                name = job.folder.removeprefix(f"{site.results}/").split("/")[1]
+                kept = {point.id for point in site.planned[name].measured}
+            result = manifest.read(job.paths.manifest)
+            weights = [file for file in result.files if file.endswith(".safetensors")]
+            names = {file for file in weights if file.split("/")[0] not in kept} - result.dropped()
+            if names:
+                result.drop(names)
+                dropped.append(job.folder)
+    return dropped

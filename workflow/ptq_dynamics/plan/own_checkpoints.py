@@ -1,0 +1,198 @@
+"""Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config.families import FILE, Local, Own, Remote
+from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.corpus.sources.own import OwnCorpus
+from ptq_dynamics.hub import folders
+from ptq_dynamics.hub.files import is_of_tokenizer
+from ptq_dynamics.hub.folders import LocalFile
+from ptq_dynamics.hub.lock import Lock
+from ptq_dynamics.plan import own_rates
+from ptq_dynamics.plan.releases import PlannedRelease, Public, ReleasedRevision
+from ptq_dynamics.train.architectures.given import Given
+from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
+from ptq_dynamics.train.trajectory import step_id
+
+T = TypeVar("T")
+ALONE = "checkpoint"  # id of a checkpoint without a step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere(Public):
+    """Own checkpoints, with learning rate and phase by step as far as known."""
+
+    places: own_rates.Places
+    skip: bool
+
+    def place(self, step: int | None) -> tuple[float | None, str]:
+        """Return learning rate and phase at a step."""
+        return self.places.get(step, (None, self.called))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InFolder(Elsewhere):
+    """Own checkpoints with their subfolder and `files`; a shared tokenizer has those `beside`."""
+
+    stage: ClassVar[str] = "train.local"
+
+    files: Mapping[str, tuple[str, tuple[LocalFile, ...]]]
+    beside: tuple[LocalFile, ...]
+
+    def settings(self, names: Iterable[str], parameters: int) -> LocalSettings:
+        """Return settings of the job that links some checkpoints."""
+        chosen = [LocalCheckpoint(self.checkpoint(name), *self.files[name]) for name in names]
+        return LocalSettings(self.repository, tuple(chosen), self.beside, parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedOwn(PlannedRelease):
+    """Own checkpoints at a scale."""
+
+    entry: Elsewhere
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """The first chosen seed, which the random probe vectors use."""
+        return self.basis.seeds[:1]
+
+
+def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
+    """Return a scale with the models and corpora of own checkpoints, and these by name."""
+    models, corpora, public = dict(scale.models), dict(scale.corpora), dict[str, Public]()
+    for name, entry in own.items():
+        model = entry.model
+        if isinstance(entry.checkpoints, Local):
+            public[name], model = _local(name, entry, entry.checkpoints)
+        else:
+            public[name] = _remote(name, entry, entry.checkpoints, lock)
+        if model is None:
+            raise Problem(f"{FILE}: own.{name}.model is missing; ptq-dynamics measure writes it")
+        context = min(scale.models["main"].context, model.context)
+        models[name] = model.model_copy(update={"context": context, "corpus": name})
+        corpora[name] = OwnCorpus.after(scale.corpora["main"], model.vocabulary)
+    return scale.model_copy(update={"models": models, "corpora": corpora}), public
+
+
+def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
+    root, chosen = Path(source.folder).resolve(), _in_folder(entry, source)
+    ids = {path: ALONE if step is None else step_id(step) for path, step in chosen}
+    states = {path: folders.state(path) for path, _ in chosen}
+    seen = {path: state[folders.TOKENS] or None for path, state in states.items()}
+    own = InFolder(
+        family="own",
+        model=name,
+        called=own_rates.UNKNOWN,
+        skip=entry.skip,
+        repository=source.folder,
+        revisions={
+            ids[path]: ReleasedRevision(step, _tokens(entry, step) or seen[path], None)
+            for path, step in chosen
+        },
+        places=_places(entry, states),
+        files={ids[path]: (str(path.relative_to(root)), folders.files(path)) for path in ids},
+        beside=folders.listed(root, is_of_tokenizer),
+    )
+    models = [_described(path) for path, _ in chosen]
+    context = min(model.context for model in models)  # the context may grow along a run
+    first, *others = (model.model_copy(update={"context": context}) for model in models)
+    for (path, _), model in zip(chosen[1:], others, strict=True):
+        if model != first:
+            raise Problem(f"{path} and {chosen[0][0]} hold different models; name one run's folder")
+    return own, entry.model or first
+
+
+def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
+    locked = lock.get(source.repository, {})
+    return Elsewhere(
+        family="own",
+        model=name,
+        called=own_rates.UNKNOWN,
+        skip=entry.skip,
+        repository=source.repository,
+        revisions={
+            revision: ReleasedRevision(step, _tokens(entry, step), locked.get(revision))
+            for revision, step in _on_hub(entry, source)
+        },
+        places=_places(entry, {}),
+    )
+
+
+def _described(folder: Path) -> Given:
+    """Return the model of a checkpoint; `Problem` if its files do not describe one."""
+    from huggingface_hub import get_local_safetensors_metadata
+    from safetensors import safe_open
+
+    place = folder
+    try:
+        for place in weight_files(folder):
+            safe_open(place, "numpy")  # raises if the file is truncated
+        place = folder
+        tensors = forms(get_local_safetensors_metadata(folder))
+        require_plain(folder, folder, tensors)
+        return Given.model_validate(folders.about(folders.json_object(folder / CONFIG), tensors))
+    except Problem:
+        raise
+    # The libraries raise many types of errors.
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise Problem(f"{place} cannot be read ({reason}); save the model again") from error
+
+
+def measured(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
+    """Return the folders or revisions to measure with their steps, the last included."""
+    source = entry.checkpoints
+    return _in_folder(entry, source) if isinstance(source, Local) else _on_hub(entry, source)
+
+
+def _in_folder(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
+    steps = folders.checkpoints(Path(source.folder).resolve(), source.step)
+    return _sampled(entry, list(steps.items()))
+
+
+def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
+    matches = [(revision, source.step.search(revision)) for revision in source.revisions]
+    steps = [(revision, int(match[1]) if match else None) for revision, match in matches]
+    return _sampled(entry, sorted(steps, key=lambda pair: pair[1] or 0))
+
+
+def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
+    return checkpoints[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
+
+
+def left_out(entry: Own) -> list[str]:
+    """Return a line for each model in a local folder that is not measured."""
+    source = entry.checkpoints
+    if not isinstance(source, Local):
+        return []
+    return folders.left_out(Path(source.folder).resolve(), source.step)
+
+
+def _tokens(entry: Own, step: int | None) -> int | None:
+    return round(step * entry.tokens_per_step) if step and entry.tokens_per_step else None
+
+
+def _places(entry: Own, states: Mapping[Path, own_rates.State]) -> own_rates.Places:
+    """Return rate and phase by step, from the entry or the `states` of a Trainer."""
+    steps = [step for _, step in measured(entry) if step is not None]
+    if isinstance(entry.rate, str):
+        return own_rates.places(own_rates.in_table(entry.rate, steps))
+    if entry.rate is not None:
+        return {step: (entry.rate, "stable") for step in steps}
+    known = dict[int, float]()
+    for path, state in reversed([*states.items()]):
+        # What an earlier checkpoint logged was written by its version.
+        known |= own_rates.logged(
+            state, str(folders.json_object(path / CONFIG).get("transformers_version"))
+        )
+    if isinstance(source := entry.checkpoints, Local):
+        folder = Path(source.folder).resolve()
+        known |= own_rates.scheduled(folders.checkpoints(folder, source.step))
+    return own_rates.places(known)

@@ -1,0 +1,89 @@
+"""Learning rates and phases of own checkpoints, from files beside them."""
+
+import csv
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from math import inf, isclose, isfinite
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.hub import folders
+
+SCHEDULER = "scheduler.pt"  # beside a checkpoint of the Trainer of transformers
+UNKNOWN = "checkpoint"  # phase of a checkpoint whose rate is not known
+RESTART = "restart"  # phase of a checkpoint whose rate has risen again after a decay
+ROUNDING = 1e-12  # largest relative difference of equal rates
+State = Mapping[str, Any]  # of a Trainer, as `folders.state` returns it
+Places = dict[int | None, tuple[float | None, str]]  # learning rate and phase by step
+
+
+def logged(state: State, version: str) -> dict[int, float]:
+    """Return the rates of the next update by step, from a trainer_state.json and the version of
+    transformers that wrote it."""
+    # From 4.51 on, the Trainer logs the rate of the last update. 4.50 was the first version to
+    # write best_global_step, and a checkpoint that is saved again has a later version.
+    is_of_last = folders.BEST in state and not version.startswith("4.50.")
+    rates = ((entry["step"], entry["learning_rate"]) for entry in state["log_history"])
+    return {step - is_of_last: rate for step, rate in rates if rate is not None}
+
+
+def scheduled(checkpoints: Mapping[Path, int | None]) -> dict[int, float]:
+    """Return the rates of the next update by step, from the schedulers beside checkpoints."""
+    saved = {step: path / SCHEDULER for path, step in checkpoints.items() if step is not None}
+    rates = {step: _scheduled(path) for step, path in saved.items() if path.is_file()}
+    return {step: rate for step, rate in rates.items() if rate is not None}
+
+
+def _scheduled(path: Path) -> float | None:
+    import torch
+
+    try:
+        # The file has plain numbers; torch refuses pickles that could run code.
+        rate = float(torch.load(path, map_location="cpu", weights_only=True)["_last_lr"][0])
+    # torch raises many types of errors.
+    except Exception:
+        return None
+    return rate if isfinite(rate) else None
+
+
+def in_table(path: str, steps: Iterable[int]) -> dict[int, float]:
+    """Return the rates by step of a CSV file, and those at `steps` between its rows, interpolated.
+    Raises `Problem` if the file has no such columns."""
+    import numpy as np
+
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            rows = {int(row["step"]): float(row["lr"]) for row in csv.DictReader(file)}
+        if not rows or not all(map(isfinite, rows.values())):
+            raise ValueError("a rate is missing or not finite")
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise Problem(f"{path} is not a CSV file with the columns step and lr ({error})") from None
+    known = sorted(rows)
+    within = [step for step in steps if known[0] <= step <= known[-1]]
+    values = np.interp(within, known, [rows[step] for step in known]).tolist()
+    return rows | dict(zip(within, values, strict=True))
+
+
+def places(rates: Mapping[int, float]) -> Places:
+    """Return rate and phase by step. The stable phase holds the peak rate of two known steps or
+    more, before the rate falls for the first time."""
+    steps = sorted(rates)
+    if len(steps) < 2:
+        return {step: (rates[step], UNKNOWN) for step in steps}
+    changes = {after: _change(rates[before], rates[after]) for before, after in pairwise(steps)}
+    fall = min((step for step, change in changes.items() if change < 0), default=inf)
+    peak = max(rates[step] for step in steps if step < fall)
+    held = [step for step in steps if step < fall and _change(peak, rates[step]) == 0]
+    before, decay = ("stable", "cooldown") if len(held) > 1 else ("decay", "decay")
+    known, later = Places(), decay
+    for step in steps:
+        if step >= fall and (change := changes[step]):
+            later = RESTART if change > 0 else decay
+        early = "warmup" if step < held[0] else before
+        known[step] = rates[step], early if step < fall else later
+    return known
+
+
+def _change(before: float, after: float) -> float:
+    return 0.0 if isclose(before, after, rel_tol=ROUNDING) else after - before

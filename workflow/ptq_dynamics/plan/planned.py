@@ -1,0 +1,143 @@
+"""Planned trajectories: shapes, checkpoints and seeds, with all times in whole steps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from ptq_dynamics.base.fields import Share
+from ptq_dynamics.config.runs import RunDefaults
+from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.train.architectures import Architecture
+from ptq_dynamics.train.averages import Point
+
+
+@dataclass(frozen=True)
+class TrainedShape:
+    """A model, its corpus and its batches (in sequences of `context` tokens)."""
+
+    model: Architecture
+    corpus: str
+    context: int
+    micro_batch: int | None
+    batch: int
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of one batch."""
+        return self.batch * self.context
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The family of a trajectory in tables, and its public model: what is `uncertain`, whether the
+    learning rate is, and the model that a miniature `stands_for`."""
+
+    family: str
+    uncertain: str | None = None
+    is_rate_uncertain: bool = False
+    stands_for: str | None = None
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What all trajectories of a plan share: the scale, defaults of runs, the chosen seeds."""
+
+    scale: Scale
+    defaults: RunDefaults
+    seeds: tuple[int, ...]
+
+    def steps(self, share: Share) -> int:
+        """Return a share of the budget in whole steps, at least one."""
+        return max(1, round(share * self.scale.budget))
+
+    def shape(self, name: str) -> TrainedShape:
+        """Return the shape of a model of the scale, as runs from fresh weights train it."""
+        model, batch = self.scale.models[name], self.scale.regime.batch
+        return TrainedShape(model, model.corpus, model.context, model.micro_batch, batch)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedTrajectory(ABC):
+    """A trajectory with its source trajectories by label; `stage` builds it."""
+
+    stage: ClassVar[str]
+
+    name: str
+    basis: Basis
+    sources: Mapping[str, "PlannedTrajectory"]
+
+    @cached_property
+    @abstractmethod
+    def checkpoints(self) -> list[Point]:
+        """All checkpoints in order."""
+
+    @cached_property
+    def measured(self) -> list[Point]:
+        """The checkpoints that are measured."""
+        return self.checkpoints
+
+    @cached_property
+    def shards(self) -> dict[str, list[Point]]:
+        """The measured checkpoints by shard; a shard is one job."""
+        points, size = self.measured, self.basis.scale.shard
+        if size is None:
+            return {"all": points}
+        parts = [points[start : start + size] for start in range(0, len(points), size)]
+        return {part[0].id: part for part in parts}
+
+    @property
+    @abstractmethod
+    def shape(self) -> TrainedShape:
+        """Model, corpus and batches, as they are measured."""
+
+    @cached_property
+    def parameters(self) -> int:
+        """Number of parameters of the model."""
+        vocabulary = self.basis.scale.whole(self.shape.corpus).vocabulary
+        return self.shape.model.parameters(vocabulary)
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """A key that is equal for trajectories whose checkpoints can be averaged."""
+        shape = self.shape
+        return shape.model.weights, self.basis.scale.whole(shape.corpus).tokenized
+
+    @property
+    @abstractmethod
+    def origin(self) -> Origin:
+        """Its family and public model."""
+
+    @property
+    def followed(self) -> "PlannedTrajectory":
+        """The run or public model whose learning rate it follows."""
+        return self
+
+    @property
+    def averaged(self) -> tuple[str, ...]:
+        """Ids of the checkpoints that its authors averaged, if they are known."""
+        return ()
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that all sources have."""
+        first, *others = [source.seeds for source in self.sources.values()]
+        return tuple(seed for seed in first if all(seed in seeds for seeds in others))
+
+    @property
+    def has_own_seeds(self) -> bool:
+        """Whether its run names its seeds."""
+        return False
+
+    def seeds_shown(self, headline: bool | int) -> tuple[int, ...]:
+        """Return the first seed, or so many; all if True, and for runs with own seeds."""
+        return self.seeds if headline is True or self.has_own_seeds else self.seeds[: headline or 1]
+
+    @property
+    def branched(self) -> tuple[str, int] | None:
+        """Name of the run that its curve continues, and the step at which it begins."""
+        return None
+
+    def check(self, place: str) -> None:  # noqa: B027 (most kinds need no check)
+        """Raise `Problem` if it cannot be built; `place` is its key in the configuration."""

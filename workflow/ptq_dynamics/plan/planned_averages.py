@@ -1,0 +1,95 @@
+"""Planned averages: means of checkpoints of their source trajectories."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
+from ptq_dynamics.train.averages import Average, OfOne, Point, SourcePoints
+from ptq_dynamics.train.settings import Mean
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedAverage(PlannedTrajectory):
+    """A trajectory of means of checkpoints."""
+
+    stage: ClassVar[str] = "train.average"
+
+    entry: Average
+
+    @cached_property
+    def _ingredients(self) -> dict[str, SourcePoints]:
+        return {
+            label: SourcePoints(source.checkpoints, source.measured, source.averaged)
+            for label, source in self.sources.items()
+        }
+
+    @cached_property
+    def means(self) -> list[Mean]:
+        """All means; their members name sources by label."""
+        return self.entry.means(self._ingredients, self.basis.steps)
+
+    @cached_property
+    def checkpoints(self) -> list[Point]:
+        """A checkpoint for each mean."""
+        return self.entry.checkpoints(self._ingredients, self.basis.steps)
+
+    @cached_property
+    def ages(self) -> dict[str, float]:
+        """The mean age of the members of each mean, in steps before its own step."""
+        ages = dict[str, float]()
+        for mean in self.means:
+            source = self._ingredients[mean.members[0].source]
+            steps = {point.id: point.step or 0 for point in source.checkpoints}
+            weight = sum(member.weight for member in mean.members)
+            old = (m.weight * ((mean.step or 0) - steps[m.checkpoint]) for m in mean.members)
+            ages[mean.id] = sum(old) / weight
+        return ages
+
+    @property
+    def last_source(self) -> PlannedTrajectory:
+        """The source that gives model, family and learning rate."""
+        return list(self.sources.values())[-1]
+
+    @property
+    def shape(self) -> TrainedShape:
+        """The shape of the last source."""
+        return self.last_source.shape
+
+    @property
+    def origin(self) -> Origin:
+        """That of the last source, but for its own family."""
+        origin = self.last_source.origin
+        return replace(origin, family=self.entry.family or origin.family)
+
+    @property
+    def followed(self) -> PlannedTrajectory:
+        """The run or public model that the last source follows."""
+        return self.last_source.followed
+
+    @property
+    def has_own_seeds(self) -> bool:
+        """Whether its run names its seeds."""
+        return self.followed.has_own_seeds
+
+    def check(self, place: str) -> None:
+        """Require a mean, or ends of one model with a common seed."""
+        if isinstance(self.entry, OfOne):
+            self._check_means(place)
+            return
+        names = ", ".join(source.name for source in self.sources.values())
+        if len({source.form for source in self.sources.values()}) > 1:
+            why = "whose models differ in shape or tokenizer; name trajectories of one model"
+            raise Problem(f"{place} averages {names}, {why}")
+        if not self.seeds:
+            raise Problem(f"{place} averages {names}, without a common seed; add one")
+
+    def _check_means(self, place: str) -> None:
+        source = self.last_source
+        if (points := source.checkpoints) and not self.means:
+            raise Problem(
+                f"{place} has no average: {source.name} has too few checkpoints, or others "
+                f"({len(points)} from {points[0].id} to {points[-1].id}, {len(source.measured)} "
+                "measured); change their number or interval here, or checkpoint_every of the run"
+            )

@@ -1,0 +1,281 @@
+"""Public models at a scale with the hub."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config.errors import require
+from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, Pretraining, Release
+from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
+from ptq_dynamics.hub.lock import Entry, Lock, Wanted
+from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
+from ptq_dynamics.train.architectures import Architecture
+from ptq_dynamics.train.averages import Point
+from ptq_dynamics.train.fetch import FetchSettings, Revision
+from ptq_dynamics.train.local import LocalSettings
+from ptq_dynamics.train.optimizers import Optimizer
+from ptq_dynamics.train.schedules import Schedule
+from ptq_dynamics.train.schedules.constant import Constant
+from ptq_dynamics.train.schedules.cosine import Cosine
+from ptq_dynamics.train.schedules.stage import StageSchedule
+from ptq_dynamics.train.schedules.wsd import Wsd
+from ptq_dynamics.train.trajectory import Checkpoint
+
+
+class ReleasedRevision(NamedTuple):
+    """Step and tokens of a revision, if it has them, and its entry in the lock, if any."""
+
+    step: int | None
+    tokens: int | None
+    entry: Entry | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Public:
+    """Released checkpoints, `revisions` of a repository by name, of one phase. Tables show its name
+    `called`. Before the step `first`, the `earlier` schedule of the trunk applies."""
+
+    stage: ClassVar[str] = "train.fetch"
+
+    family: str
+    repository: str
+    revisions: Mapping[str, ReleasedRevision]
+    model: str
+    convert: bool = False
+    format: str | None = None
+    unknown: str | None = None
+    uncertain_rate: bool = False
+    called: str = "released"
+    schedule: Schedule | None = None
+    earlier: Schedule | None = None
+    first: int = 0
+
+    def place(self, step: int | None) -> tuple[float | None, str]:
+        """Return the learning rate of the next update, if known, and the phase at a step."""
+        if self.schedule is None or step is None:
+            return None, self.called
+        before = self.earlier if step < self.first else None
+        return (before or self.schedule).learning_rate(step), self.schedule.phase(step)
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        """Return the checkpoint of a revision."""
+        step, tokens, _ = self.revisions[name]
+        return Checkpoint(name, step, tokens, *self.place(step))
+
+    def settings(self, names: Iterable[str], parameters: int) -> FetchSettings | LocalSettings:
+        """Return settings of the job that downloads some checkpoints."""
+        fetched = list[Revision]()
+        for name in names:
+            entry = self.revisions[name].entry
+            commit, files = (entry.commit, entry.files) if entry else (None, ())
+            fetched.append(Revision(checkpoint=self.checkpoint(name), commit=commit, files=files))
+        return FetchSettings(
+            repository=self.repository,
+            revisions=tuple(fetched),
+            parameters=parameters,
+            convert=self.convert,
+            format=self.format,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicRun(Public):
+    """A released run, or a branch of its `trunk`. `batch` is in tokens. Averages take the
+    `averaged` revisions, if any are named."""
+
+    trunk: str | None
+    schedule: Schedule
+    earlier: Schedule
+    batch: float
+    optimizer: Optimizer
+    averaged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRelease(PlannedTrajectory):
+    """A public model, whose checkpoints are those of its revisions."""
+
+    entry: Public
+
+    @cached_property
+    def checkpoints(self) -> list[Point]:
+        """A checkpoint for each revision."""
+        return [Point(name, revision.step) for name, revision in self.entry.revisions.items()]
+
+    @property
+    def shape(self) -> TrainedShape:
+        """The shape of the model, which is not trained."""
+        model = self.basis.scale.models[self.entry.model]
+        return TrainedShape(model, model.corpus, model.context, None, 1)
+
+    @property
+    def origin(self) -> Origin:
+        """The family, and what is uncertain of it."""
+        return Origin(self.entry.family, self.entry.unknown, self.entry.uncertain_rate)
+
+    @property
+    def averaged(self) -> tuple[str, ...]:
+        """The revisions that the authors averaged, if they are known."""
+        return self.entry.averaged if isinstance(self.entry, PublicRun) else ()
+
+    @property
+    def branched(self) -> tuple[str, int] | None:
+        """Trunk and first step of a branch."""
+        trunk = self.entry.trunk if isinstance(self.entry, PublicRun) else None
+        return None if trunk is None else (trunk, self.entry.first)
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """A placeholder seed."""
+        return (0,)
+
+
+def resolve(
+    families: Families, scale: Scale, file: str, lock: Lock
+) -> tuple[Scale, dict[str, Public], dict[str, str]]:
+    """Return the scale with the families' models, public models by name, and reasons for gaps."""
+    main = scale.corpora.get("main")
+    if not isinstance(main, DatasetsCorpus):
+        small = "miniatures to train models in place of public ones"
+        raise Problem(f"{file}: set {small}, or corpora.main with source datasets")
+    models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
+    require(f"{file}: models", "model", ["main"], scale.models)
+    context = scale.models["main"].context
+    for name, family in families.families.items():
+        if family.repository is None:
+            continue
+        reading = {"context": context, "corpus": family.reads_as or name}
+        models[name] = family.model.model_copy(update=reading)
+        if family.reads_as is None:
+            tokenizer = lock.get(family.repository, {}).get("tokenizer")
+            changed = {"tokenizer": family.repository, "vocabulary": family.vocabulary, "train": 0}
+            changed["tokenizer_revision"] = tokenizer.commit if tokenizer else None
+            corpora[name] = main.model_copy(update=changed)
+    public, unknown = dict[str, Public](), dict[str, str]()
+    for name, run in families.runs.items():
+        family = families.families[families.family_of(name)]
+        if family.unreadable is not None or family.repository is None or not run.revisions:
+            unknown[name] = family.unreadable or f"{FILE} names no revisions of it"
+        else:
+            public[name] = _public(families, name, family, lock)
+    every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
+    return scale.model_copy(update=every), public, unknown
+
+
+def _public(families: Families, name: str, family: Family, lock: Lock) -> Public:
+    run, before = families.runs[name], families.tokens_before(name)
+    repository = (isinstance(run, Release) and run.repository) or family.repository or ""
+    locked = lock.get(repository, {})
+    uncertain = (run.uncertain if isinstance(run, Later) else None, family.uncertain)
+    public = Public(
+        family=family.label,
+        repository=repository,
+        revisions={name: ReleasedRevision(None, None, locked.get(name)) for name in run.revisions},
+        model=families.family_of(name),
+        convert=family.convert,
+        format=family.format,
+        unknown="; ".join(filter(None, uncertain)) or None,
+        uncertain_rate=family.other_peak_lr is not None,
+        called=run.stage if isinstance(run, Later) else "released",
+    )
+    # Steps need the lengths of the run and of all runs before.
+    if isinstance(run, Release) or run.tokens is None or before is None:
+        return public
+    place = f"{FILE}: runs.{name}"
+    revisions = dict(_revisions(place, run, family, locked, before))
+    first = round(before / family.tokens_per_step)
+    if isinstance(run, Later):
+        steps, peak = round(run.tokens / family.tokens_per_step), run.peak_lr
+        schedule = StageSchedule(
+            kind="stage",
+            peak=peak,
+            warmup=round(run.warmup * steps),
+            floor=run.floor * peak,
+            start=first,
+            length=steps,
+            name=run.stage,
+        )
+        return replace(public, revisions=revisions, schedule=schedule)
+    trunk, averaged = families.first(name)[1], run.averaged if isinstance(run, Phase) else ()
+    require(f"{place}.averaged", "revision of it", averaged, run.revisions)
+    located = {
+        "revisions": revisions,
+        "trunk": run.trunk if isinstance(run, Phase) else None,
+        "schedule": _schedule(family, trunk, run),
+        "earlier": _schedule(family, trunk, trunk),
+        "first": first,
+        "batch": family.tokens_per_step * _batch(run),
+        "optimizer": family.optimizer,
+        "averaged": averaged,
+    }
+    return PublicRun(**vars(public) | located)
+
+
+def _batch(run: Pretraining | Phase | Later) -> int:
+    return run.batch if isinstance(run, Phase) else 1
+
+
+def _revisions(
+    place: str,
+    run: Pretraining | Phase | Later,
+    family: Family,
+    locked: Mapping[str, Entry],
+    before: float,
+) -> Iterator[tuple[str, ReleasedRevision]]:
+    """Yield revisions with step and tokens; `before` are the tokens before the first step."""
+    batch, first = family.tokens_per_step * _batch(run), round(before / family.tokens_per_step)
+    is_stage, last = isinstance(run, Later), first - 1
+    offset = first if is_stage or (isinstance(run, Phase) and run.restarts) else 0
+    for name in run.revisions:
+        number, step, tokens = str(next(iter(family.step_in.findall(name)), "")), None, None
+        if number.isdecimal():
+            step = int(number) * family.steps_each + offset
+            if step <= last:
+                before_it = f"step {last:,} of the trunk or of the revision before"
+                why = f"step {step:,}, after {before_it}; sort them, or set restarts"
+                raise Problem(f"{place}.revisions has {name!r}, {why}")
+            last, tokens = step, round(before + (step - first) * batch)
+        elif not is_stage:
+            raise Problem(f"{place}.revisions has {name!r}, where step_in finds no step")
+        yield name, ReleasedRevision(step, tokens, locked.get(name))
+
+
+def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
+    batch, peak = family.tokens_per_step, trunk.peak_lr or family.peak_lr
+    warmup = family.warmup
+    schedule: Schedule = Constant(kind="constant", peak=peak, warmup=warmup)
+    if trunk.schedule == "cosine":
+        stop = round((trunk.horizon or trunk.tokens) / batch)
+        floor = trunk.floor * peak
+        schedule = Cosine(kind="cosine", peak=peak, warmup=warmup, floor=floor, stop=stop)
+    if isinstance(run, Pretraining):
+        return schedule
+    steps, steady = round(trunk.tokens / batch), run.steady or 0
+    batch *= run.batch
+    return Wsd(
+        kind="wsd",
+        peak=peak,
+        warmup=warmup,
+        floor=run.floor * peak,
+        start=steps + round(steady / batch),
+        length=round((run.tokens - steady) / batch),
+        shape=run.shape,
+        rate=None if trunk.schedule == "constant" else schedule.learning_rate(steps),
+    )
+
+
+def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:
+    """Yield the checkpoints that a scale downloads, and the tokenizers of their last revisions."""
+    every = [(public, name) for public in publics for name in public.revisions]
+    last = dict[str, str]()
+    for public, name in sorted(
+        every, key=lambda pair: (pair[0].revisions[pair[1]].step or 0, pair[1])
+    ):
+        yield Wanted(public.repository, name)
+        last[public.repository] = name
+    for corpus in scale.corpora.values():
+        if isinstance(corpus, DatasetsCorpus) and corpus.tokenizer in last:
+            yield Wanted(corpus.tokenizer, last[corpus.tokenizer], "tokenizer")

@@ -1,0 +1,129 @@
+"""The jobs of corpora and trajectories: training runs, downloaded checkpoints, averages."""
+
+from functools import cache
+
+from ptq_dynamics.corpus.functions import FunctionsSettings
+from ptq_dynamics.corpus.sources import Corpus, Derived
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
+from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.plan.planned_averages import PlannedAverage
+from ptq_dynamics.plan.planned_runs import PlannedRun
+from ptq_dynamics.plan.releases import PlannedRelease
+from ptq_dynamics.plan.site import Planner
+from ptq_dynamics.train.averages.merges import Merge
+from ptq_dynamics.train.settings import AverageSettings, ChoosingText, TrainSettings
+
+
+class TrajectoryJobs(Planner):
+    """Jobs of corpora, and of trajectories on them."""
+
+    @cache
+    def corpus(self, name: str = "main") -> Job:
+        """Return the job of one corpus."""
+        corpus, inputs = self.scale.corpora[name], {}
+        if isinstance(corpus, Derived):
+            inputs["corpus"] = [self.corpus(corpus.of).manifest]
+            if corpus.from_functions:
+                inputs["functions"] = [self.functions(corpus.of).manifest]
+        if isinstance(corpus, OwnCorpus):
+            inputs["checkpoint"] = self.manifests(name)[:1]  # the same if checkpoints are added
+        packages = getattr(_text(corpus), "packages", ())
+        return self.make("corpus", "corpus.corpus", name, inputs, corpus, packages, corpus=name)
+
+    @cache
+    def functions(self, corpus: str) -> Job:
+        """Return the job of functions and held-out documents of an embedded corpus."""
+        others = tuple(self.scale.tasks.others) if self.scale.tasks else ()
+        text = _text(self.scale.corpora[corpus])
+        assert isinstance(text, EmbeddedCorpus)
+        settings = FunctionsSettings(corpus=text, others=others)
+        reads = (*text.packages, *others)
+        stage = "corpus.functions"
+        return self.make("functions", stage, corpus, {}, settings, reads, corpus=corpus)
+
+    def makers(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
+        """Return the jobs of a trajectory, or of one shard of it, in order."""
+        trajectory = self.planned[name]
+        if isinstance(trajectory, PlannedRun):
+            return [self.train(name, seed)]
+        shards = [shard] if shard else list(trajectory.shards)
+        if isinstance(trajectory, PlannedRelease):
+            return [self.fetch(name, part) for part in shards]
+        return [self.average(name, part, seed) for part in shards]
+
+    def manifests(self, name: str, seed: int | None = None, shard: str | None = None) -> list[str]:
+        """Return paths of the manifests of these jobs."""
+        return [job.manifest for job in self.makers(name, seed, shard)]
+
+    def inputs(self, name: str, seed: int, shard: str | None = None) -> dict[str, list[str]]:
+        """Return manifests of a trajectory and of its corpus, by label."""
+        corpus = self.corpus(self.planned[name].shape.corpus).manifest
+        return {"corpus": [corpus], "trajectory": self.manifests(name, seed, shard)}
+
+    @cache
+    def train(self, name: str, seed: int | None = None) -> Job:
+        """Return the job of one run."""
+        run, scale, seed = self.planned.run(name), self.scale, self.seed(name, seed)
+        trained, optimizer = run.trained, run.optimizer
+        longest = max(trained.context, run.shape.model.context)
+        inputs = {"corpus": [self.corpus(trained.corpus).manifest]}
+        for label, source in run.sources.items():
+            inputs[label] = self.manifests(source.name, seed)
+        settings = TrainSettings(
+            **scale.model_dump(include={"precision", "compile", "budget", "log_every"}),
+            model=trained.model.model_copy(update={"context": longest}),
+            vocabulary=scale.whole(trained.corpus).vocabulary,
+            start=run.start,
+            objective=run.objective,
+            batch=trained.batch,
+            micro_batch=trained.micro_batch,
+            context=trained.context,
+            seed=seed,
+            optimizer=optimizer.model_copy(update={"clip": None}),
+            clip=optimizer.clip or run.basis.defaults.clip,
+            schedule=run.schedule,
+            first=run.first,
+            last=run.last,
+            first_tokens=run.tokens_at(run.first),
+            data_first=run.data_first,
+            checkpoint_steps=tuple(point.step or 0 for point in run.checkpoints),
+            state_steps=tuple(run.state_steps),
+        )
+        label = f"{name} seed {seed}"
+        return self.make("train", run.stage, label, inputs, settings, run=name, seed=seed)
+
+    @cache
+    def fetch(self, name: str, shard: str) -> Job:
+        """Return the job of one shard of a public model."""
+        model = self.planned[name]
+        assert isinstance(model, PlannedRelease)
+        settings = model.entry.settings(self.checkpoints(name, shard), model.parameters)
+        at, label = {"public": name, "shard": shard}, f"{name} {shard}"
+        return self.make("fetch", model.entry.stage, label, {}, settings, **at)
+
+    @cache
+    def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
+        """Return the job of one shard of averages."""
+        average, seed = self.planned[name], self.seed(name, seed)
+        assert isinstance(average, PlannedAverage)
+        chosen = self.checkpoints(name, shard)
+        means = tuple(mean for mean in average.means if mean.id in chosen)
+        inputs = {label: self.manifests(s.name, seed) for label, s in average.sources.items()}
+        choice, scale, shape = None, self.scale, average.shape
+        if isinstance(average.entry, Merge) and average.entry.greedy:
+            blocks = scale.curvature.count(shape.context)
+            choice = ChoosingText(shape.context, blocks, scale.evaluation.batch)
+            inputs["corpus"] = [self.corpus(scale.held_by(shape.corpus)).manifest]
+        settings = AverageSettings(phase=average.entry.phase, means=means, choice=choice)
+        at = {"average": name, "seed": seed, "shard": shard}
+        return self.make("average", average.stage, f"{name} seed {seed}", inputs, settings, **at)
+
+    def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
+        """Return ids of the measured checkpoints of one shard."""
+        return tuple(point.id for point in self.planned[name].shards[shard])
+
+
+def _text(corpus: Corpus) -> Corpus | Texts:
+    """Return the corpus, or the text of own checkpoints, whose packages are read."""
+    return corpus.text if isinstance(corpus, OwnCorpus) else corpus
