@@ -8,16 +8,16 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
 from ptq_dynamics.base.components import found
-from ptq_dynamics.curvature import probes
 from ptq_dynamics.curvature.probes import Probe
-from ptq_dynamics.measure import metrics
 from ptq_dynamics.measure.metrics import Column, ModelMetric
 
 
 @cache
 def owners() -> dict[str, type[Probe | ModelMetric]]:
     """Return the probes and metrics of models by the names of their columns."""
-    kinds = *found(probes.__name__, Probe), *found(metrics.__name__, ModelMetric)
+    # Not the modules: a digest of code would count everything in them.
+    bases = (Probe, ModelMetric)
+    kinds = [kind for base in bases for kind in found(base.__module__, base)]
     return {column.name: kind for kind in kinds for column in kind.columns}
 
 
