@@ -34,12 +34,12 @@ SEND = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/snakemake \
 ROOM = df -Pk . | awk 'END {for (i = 2; i <= NF; i++) if ($$i ~ /^[0-9]+%$$/) exit $$(i - 1) < 51200}' || \
 	{ echo "error: less than 50 MB are left on the disk of this folder; free some space" >&2; exit 1; }
 STATUS = $(PTQ) status --scale $(SCALE) --figures "$(FIGURES)" \
-	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep "$(DEEP)")
+	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
 # $(call MADE,OTHERS,WHERE,OUTCOMES): build figures and other targets, and print where they are.
 # `status` is faster than Snakemake, and prints a wrong choice in one line.
 define MADE
 $(if $(PROFILE),$(if $(PLACE),,$(error PROFILE: no profile '$(PROFILE)'; there are: $(notdir $(wildcard profiles/*)))))@$(ROOM)
-@start=$$(date +%s); end=$$($(STATUS) $(if $(1),--also $(1)) 2>&1) || case "$$end" in \
+@start=$$(date +%s); end=$$($(STATUS) $(if $(1),--also "$(1)") 2>&1) || case "$$end" in \
 	error:*) echo "$$end" >&2; exit 1;; \
 	*) $(if $(1),$(BUILD),$(SEND)) -- figures $(1) || exit 1; s=$$(($$(date +%s) - start)); \
 	test $$s -lt 120 && end="done in $$s s" || end="done in $$(((s + 30) / 60)) min";; esac; \

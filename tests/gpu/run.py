@@ -47,19 +47,16 @@ print("commit", machine.read_commit(), f"smoke test on {where}: {time.monotonic(
 # The command line of the package needs an installed one.
 ACCEPT = """
 import sys
-from argparse import Namespace
 from pathlib import Path
 from ptq_dynamics.cli import maintainers
 scale, figures, reason = sys.argv[1:]
-about = {"scale": scale, "figures": figures, "more_seeds": None, "deep": None}
-maintainers.accept(Namespace(result=Path("results", scale, "corpus"), reason=reason, **about))
+maintainers.accept(Path("results", scale, "corpus"), reason, scale, figures)
 """
 TRAINING = """
 import sys
-from argparse import Namespace
 from ptq_dynamics.cli import chosen
 scale, figures, seeds = sys.argv[1:]
-plan = chosen.plan(Namespace(scale=scale, figures=figures, more_seeds=seeds or None, deep=None))
+plan = chosen.plan(scale=scale, figures=figures, more_seeds=seeds or None)
 for job in plan.site.needed(plan.last()):
     if job.stage == "train.train":
         print(job.manifest)

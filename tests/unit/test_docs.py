@@ -8,7 +8,7 @@ from contextlib import chdir
 import pytest
 import yaml
 from ptq_dynamics import __version__, cli
-from ptq_dynamics.cli.maintainers import BEGIN, END, block, released_scales
+from ptq_dynamics.cli.readme import BEGIN, END, block, released_scales
 from support import ROOT
 
 PAGES = ["README.md", "ARTIFACT.md"]
@@ -50,7 +50,8 @@ def test_verbs_that_pages_name_are_there():
     pages += (ROOT / "config/README.md").read_text()
     pages += "".join(path.read_text() for path in (ROOT / "config").rglob("*.yaml"))
     named = set(re.findall(r"\bptq-dynamics ((?:dev )?[a-z]+)", pages))
-    verbs = {*cli.VERBS, *(f"dev {name}" for name in cli.MAINTAINERS)}
+    verbs = {verb.__name__ for verb in cli.VERBS}
+    verbs |= {f"dev {verb.__name__}" for verb in cli.MAINTAINERS}
     assert "dev accept" in named and named <= verbs, named - verbs
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     assert set(re.findall(r"(?:^    |`)make ([a-z-]+)", pages, re.M)) <= targets

@@ -2,6 +2,7 @@
 is refused."""
 
 import json
+import shlex
 
 import pytest
 import torch
@@ -129,7 +130,10 @@ WRONG = [
     ("--average 3", "must be 0, or from 2 to 2"),
     ("--tokens 1", "--tokens must be 256 or more"),
     ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
+    ("--methods rtn --methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
+    ("--methods 'rtn gtpq'", "--methods: no method 'gtpq'; the nearest: gptq"),
     ("--methods int8 --bits 4", "--bits 4 fits no given method"),
+    ("--bits '4 9'", "--bits is '9': must be from 2 to 8"),
     ("--profile slrm", "--profile: no profile 'slrm'; the nearest: slurm"),
 ]
 
@@ -141,7 +145,13 @@ def refused(tmp_path, monkeypatch, capsys):
         checkpoint(tmp_path / f"run/step-{step}")
 
     def measure(options=""):
-        call = ["measure", str(tmp_path / "run"), "--out", str(tmp_path / "out"), *options.split()]
+        call = [
+            "measure",
+            str(tmp_path / "run"),
+            "--out",
+            str(tmp_path / "out"),
+            *shlex.split(options),
+        ]
         monkeypatch.setattr("sys.argv", ["ptq-dynamics", *call])
         monkeypatch.chdir(tmp_path)
         # What the command does to its process alone.

@@ -1,42 +1,47 @@
 """Configuration chosen on the command line, and projects in other folders."""
 
-import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import yaml
-
-from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout
-from ptq_dynamics.plan import Plan
+
+if TYPE_CHECKING:
+    from ptq_dynamics.config import Config
+    from ptq_dynamics.plan import Plan
 
 FOLDER = Path("config")
 
 
-def load(**given: str | None) -> config.Config:
+def load(**choice: str | bool | None) -> "Config":
     """Load the configuration; values on the command line override config/config.yaml."""
-    return config.load(_choice(given), FOLDER)
+    from ptq_dynamics import config
+
+    return config.load(_completed(choice), FOLDER)
 
 
-def _choice(given: Mapping[str, str | None]) -> dict[str, Any]:
-    changes = {key: value for key, value in given.items() if value is not None}
-    return {**config.read_yaml(FOLDER / "config.yaml"), **changes}
-
-
-def plan(arguments: argparse.Namespace) -> Plan:
+def plan(**choice: str | bool | None) -> "Plan":
     """Return the plan of the chosen configuration."""
-    names = ("scale", "figures", "more_seeds", "deep")
-    choice = _choice({name: getattr(arguments, name, None) for name in names})
-    return Plan(config.load(choice, FOLDER), Path(os.path.relpath(checkout.ROOT)))
+    from ptq_dynamics.plan import Plan
+
+    return Plan(load(**choice), Path(os.path.relpath(checkout.ROOT)))
 
 
-def write(file: Path, content: Any) -> None:
+def _completed(choice: dict[str, str | bool | None]) -> dict[str, object]:
+    from ptq_dynamics.config import read_yaml
+
+    changes = {key: value for key, value in choice.items() if value is not None}
+    return {**read_yaml(FOLDER / "config.yaml"), **changes}
+
+
+def write(file: Path, content: object) -> None:
     """Write a file of a project's configuration."""
+    import yaml
+
     file.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     file.write_text(text, encoding="utf-8")
@@ -44,19 +49,23 @@ def write(file: Path, content: Any) -> None:
 
 def profile(name: str) -> Path:
     """Return the place of a Snakemake profile, by its name in profiles/ or by a path."""
+    from ptq_dynamics.config import require
+
     own = checkout.ROOT / "profiles"
-    places = [each for each in (own / name, Path(name)) if each.exists()]
-    config.require("--profile", "profile", [] if places else [name], sorted(os.listdir(own)))
+    places = [place for place in (own / name, Path(name)) if place.exists()]
+    require("--profile", "profile", [] if places else [name], sorted(os.listdir(own)))
     return places[0].absolute()
 
 
-def build(folder: Path, targets: Iterable[str], profile: Path) -> None:
+def build(folder: Path, targets: Iterable[str], profile: Path, **choice: str) -> None:
     """Build the project in a folder under a profile; raises `Problem` if the build fails."""
     snakemake = str(Path(sys.executable).with_name("snakemake"))
     command = [snakemake, "-s", str(checkout.ROOT / "Snakefile")]
-    command += ["--workflow-profile", str(profile), "--", *targets]
+    command += ["--workflow-profile", str(profile)]
+    if choice:
+        command += ["--config", *(f"{key}={value}" for key, value in choice.items())]
     environment = {**os.environ, **checkout.environment()}
     if profile.name != "default":  # it may need the packages for SLURM
         environment["PYTHONPATH"] += f"{os.pathsep}{checkout.ROOT / '.venv/slurm'}"
-    if subprocess.call(command, cwd=folder, env=environment):
+    if subprocess.call([*command, "--", *targets], cwd=folder, env=environment):
         raise Problem("the build failed (see above); to resume it, run the same command again")

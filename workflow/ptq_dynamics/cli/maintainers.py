@@ -1,59 +1,58 @@
 """The verbs of `ptq-dynamics dev`. Each prints its findings, and returns whether all is well."""
 
-import json
-import re
-from argparse import Namespace
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-from rich.table import Table
+from typer import Argument, Option
 
-from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.definitions import CLAIMS, FOREST
-from ptq_dynamics.claims.forest import forest, write
-from ptq_dynamics.claims.formats import as_markdown
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.sweep import sweep as sweep
-from ptq_dynamics.engine import specification
-from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.names import MEASUREMENTS, OF_BLOCKS
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regimes import COLUMNS, beside
-from ptq_dynamics.provenance import costs, state
-from ptq_dynamics.provenance.archive import REFERENCE
-from ptq_dynamics.provenance.released import folders
+from ptq_dynamics.cli.options import Figures, Place, Scale, Seeds
 
-PAGE = Path("README.md")
-BEGIN = "<!-- what came out: written by `ptq-dynamics dev readme` -->\n"
-END = "<!-- end of what came out -->\n"
-LONGEST = "constant-3e-3"  # the size of its model orders the scales
-TOGETHER = Path("results", REFERENCE)
+if TYPE_CHECKING:
+    from ptq_dynamics.plan import Plan
 
 
-def accept(arguments: Namespace) -> bool:
-    """Declare that outdated results of a folder, or of a manifest, are up to date."""
-    if not arguments.reason.strip():
+def accept(
+    result: Place,
+    reason: Annotated[str, Option(help="why; it is kept in the records")],
+    scale: Scale = None,
+    figures: Figures = None,
+    more_seeds: Seeds = None,
+) -> bool:
+    """Declare that a change of code or libraries changes no result.
+
+    RESULT is a manifest, or a folder with results.
+
+    Example: ptq-dynamics dev accept results/laptop/measure --scale laptop --reason 'a new name'"""
+    from ptq_dynamics.engine import specification
+    from ptq_dynamics.provenance import state
+
+    if not reason.strip():
         raise Problem("--reason is empty; describe why the change makes no difference")
-    plan, place = chosen.plan(arguments), arguments.result.resolve()
+    plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
+    place = result.resolve()
     jobs = [job for job in plan.site.needed(plan.last()) if job.paths.record.exists()]
     jobs = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
     if not jobs:
         raise Problem(f"{place} has no result of this scale; name a manifest or a folder")
     stale = [job for job in jobs if specification.stale(job.spec, job.paths)]
-    lines = state.accept(stale, arguments.reason)
-    print("\n".join([*lines, f"{len(lines)} results were accepted: {arguments.reason}"]))
+    lines = state.accept(stale, reason)
+    print("\n".join([*lines, f"{len(lines)} results were accepted: {reason}"]))
     return True
 
 
-def claims(arguments: Namespace) -> bool:
-    """Print the outcome and the first ratio of every claim."""
-    site = chosen.plan(arguments).site
-    if note := site.config.scale.note:
-        print(f"{site.config.scale.description}: {note}")
-    for claim in _judged(site.results, "claims", site.config.choice.scale)["claims"]:
+def claims(scale: Scale = None, figures: Figures = None, more_seeds: Seeds = None) -> bool:
+    """Print the outcome and the first ratio of every claim.
+
+    Example: ptq-dynamics dev claims --scale smoke"""
+    from ptq_dynamics.cli import readme
+
+    configured = chosen.load(scale=scale, figures=figures, more_seeds=more_seeds)
+    name, about = configured.choice.scale, configured.scale
+    if about.note:
+        print(f"{about.description}: {about.note}")
+    for claim in readme.judged(Path("results", name), "claims", name)["claims"]:
         number, first = claim["number"] or "", (claim["rows"] or [{}])[0]
         numbers = claim.get("why", "")
         if "low" in first:
@@ -63,64 +62,59 @@ def claims(arguments: Namespace) -> bool:
     return True
 
 
-def cost(arguments: Namespace) -> bool:
-    """Write and print the tables of costs and resources of a scale."""
-    plan = chosen.plan(arguments)
+def cost(scale: Scale = None, figures: Figures = None, more_seeds: Seeds = None) -> bool:
+    """Write the table of build costs, from the records of the results.
+
+    Example: ptq-dynamics dev cost --scale smoke"""
+    from ptq_dynamics.claims.formats import as_markdown
+    from ptq_dynamics.provenance import costs
+
+    plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
     print(*map(as_markdown, costs.write(plan, Path(plan.site.results))), sep="\n", end="")
     return True
 
 
-def crate(arguments: Namespace) -> bool:
-    """Write a crate of a scale's results."""
+def crate(place: Place, scale: Scale = None) -> bool:
+    """Write a Provenance Run Crate (RO-Crate) of a scale's results.
+
+    PLACE is a new folder, or a file that ends in .zip.
+
+    Example: ptq-dynamics dev crate crate.zip --scale laptop"""
     from ptq_dynamics.provenance import crate
 
-    count = crate.write(chosen.plan(arguments).site.config.choice.scale, arguments.place)
-    print(f"{arguments.place} describes {count} jobs")
+    count = crate.write(chosen.load(scale=scale).choice.scale, place)
+    print(f"{place} describes {count} jobs")
     return True
 
 
-def readme(arguments: Namespace) -> bool:
-    """Write the released outcomes into the README, and plot the claims of all released scales."""
-    text = PAGE.read_text(encoding="utf-8")
-    found = re.search(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.S)
-    if found is None:
-        raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
-    scales = released_scales()
-    judged = (_judged(folders(scale)[0], "release", scale) for scale in scales)
-    write(forest({each["scale"]: each["claims"] for each in judged}), TOGETHER)
-    write_atomically(PAGE, text.replace(found[0], BEGIN + block(scales) + END))
+def readme() -> bool:
+    """Write the released outcomes into the README.
+
+    Example: ptq-dynamics dev readme"""
+    from ptq_dynamics.cli import readme
+
+    readme.update()
     return True
 
 
-def released_scales() -> list[str]:
-    """Return names of the released scales, smaller models first."""
-    names = [place.parent.name for place in TOGETHER.glob(f"*/{CLAIMS}")]
-    if not names:
-        raise Problem(f"{TOGETHER} contains no release; run make release")
-    plans = {name: Plan(chosen.load(scale=name)) for name in names}
-    return sorted(names, key=lambda name: plans[name].site.planned[LONGEST].parameters)
+def regime(scale: Scale = None) -> bool:
+    """Compare the dimensionless numbers of a scale's runs with the paper's.
 
+    Example: ptq-dynamics dev regime --scale laptop"""
+    from rich.console import Console
+    from rich.table import Table
 
-def block(scales: list[str]) -> str:
-    """Return the README's plot of claims, and links to the releases."""
-    parts = [f"![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n"]
-    for scale in scales:
-        results, drawn = folders(scale)
-        links = f"[figures]({drawn}/README.md), [all numbers]({results}/tables/claims.md)"
-        parts.append(f"- Scale {scale}: {links}")
-    return "\n".join([*parts, ""])
+    from ptq_dynamics.plan import Plan
+    from ptq_dynamics.plan.regimes import COLUMNS, beside
 
-
-def regime(arguments: Namespace) -> bool:
-    """Print the dimensionless numbers of every run beside the paper's."""
-    plan, titles = chosen.plan(arguments), [name.replace("_", "\n") for name in COLUMNS]
+    plan, titles = chosen.plan(scale=scale), [name.replace("_", "\n") for name in COLUMNS]
     table = Table("run", *titles, box=None, padding=(0, 1, 0, 0))
-    for each in beside(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):
+    for row in beside(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):
         cells = []
-        for here, theirs, is_unlike in each["cells"]:
+        for here, theirs, is_unlike in row["cells"]:
             published = f" ({theirs})" if theirs not in (None, here) else ""
             cells.append(f"{here or '-'}{published}{' !' * is_unlike}")
-        table.add_row(each["run"], *cells)
+        table.add_row(row["run"], *cells)
     Console(width=180).print(table)
     print("In brackets: the value of scale paper, if different. !: the values are not alike.")
     _print_carried(plan)
@@ -129,8 +123,22 @@ def regime(arguments: Namespace) -> bool:
     return True
 
 
-def _print_carried(plan: Plan) -> None:
+def sweep(name: Annotated[str, Argument(help="of a file in config/sweeps")]) -> bool:
+    """Train candidates for the settings of a scale, and tabulate their losses.
+
+    Example: ptq-dynamics dev sweep regime"""
+    from ptq_dynamics.cli import sweep
+
+    print(sweep.compare(name))
+    return True
+
+
+def _print_carried(plan: "Plan") -> None:
     """Print the loss that the blocks of every run carry at its end, built or released."""
+    from ptq_dynamics.measure import measurements
+    from ptq_dynamics.measure.names import MEASUREMENTS, OF_BLOCKS
+    from ptq_dynamics.provenance.released import folders
+
     places = (Path(plan.site.results), folders(plan.site.config.choice.scale)[0])
     for path in filter(Path.is_file, (place / MEASUREMENTS for place in places)):
         table = measurements.read(path).loc[lambda rows: rows.metric.isin(OF_BLOCKS)]
@@ -140,11 +148,3 @@ def _print_carried(plan: Plan) -> None:
             print("carried: nats of loss that all blocks carry, and one alone; gain: rms × √inputs")
             print(f"({path}, means over seeds)\n{means.round(2).to_string()}")
             return
-
-
-def _judged(folder: str | Path, target: str, scale: str) -> Mapping[str, Any]:
-    """Read the outcomes of a scale's claims; raises `Problem` if the file is missing."""
-    path = Path(folder, CLAIMS)
-    if not path.is_file():
-        raise Problem(f"{path} is missing; run make {target} SCALE={scale}")
-    return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -3,9 +3,7 @@
 Each candidate is a project that measures no quantization errors, so they influence no choice."""
 
 import shutil
-from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from snakemake.utils import update_config
@@ -19,31 +17,32 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regimes import regimes
 
 WORDS = {"title": "Loss of a candidate", "caption": "In full precision."}
-FIGURE: dict[str, Any] = {**WORDS, "layout": "over_tokens", "metrics": ["loss"]}
+FIGURE: dict[str, object] = {**WORDS, "layout": "over_tokens", "metrics": ["loss"]}
 
 
-def sweep(arguments: Namespace) -> bool:
-    """Train all candidates; write and print the table of their losses."""
-    asked: config.Sweep = config.read(Path(f"config/sweeps/{arguments.name}.yaml"), "sweep")
-    folder, rows = Path("results/sweep", arguments.name), list[dict[str, str]]()
+def compare(name: str) -> str:
+    """Train all candidates of a sweep; write and return the table of their losses."""
+    sweep: config.Sweep = config.read(Path(f"config/sweeps/{name}.yaml"), "sweep")
+    folder, rows = Path("results/sweep", name), list[dict[str, str]]()
     table = folder.with_suffix(".csv")
-    plans = {name: prepare(folder / name, asked, each) for name, each in asked.candidates.items()}
+    plans = {
+        name: prepare(folder / name, sweep, changes) for name, changes in sweep.candidates.items()
+    }
     for name, plan in plans.items():
         chosen.build(folder / name, ["figures"], chosen.profile("default"))
-        found = measurements.read(folder / name / plan.site.results / MEASUREMENTS)
-        row = {"candidate": name, **_numbers(plan, asked)}
-        found = found[found.seed == asked.seed]
-        row |= _losses(found, asked) | _carried(found, asked)
-        job = plan.trajectories.train(asked.trunk or asked.runs[0], asked.seed)
+        losses = measurements.read(folder / name / plan.site.results / MEASUREMENTS)
+        row = {"candidate": name, **_numbers(plan, sweep)}
+        losses = losses[losses.seed == sweep.seed]
+        row |= _losses(losses, sweep) | _carried(losses, sweep)
+        job = plan.trajectories.train(sweep.trunk or sweep.runs[0], sweep.seed)
         steps, account = job.settings.last - job.settings.first, folder / name / job.paths.record
         row["seconds_per_step"] = f"{record.read(account).cpu_seconds / steps:.4f}"
         rows.append(row)
         pd.DataFrame(rows).to_csv(table, index=False, lineterminator="\n")
-    print(table.read_text(encoding="utf-8"))
-    return True
+    return table.read_text(encoding="utf-8")
 
 
-def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, Any]) -> Plan:
+def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, object]) -> Plan:
     """Write the project of a candidate; return its plan."""
     shutil.copytree("config", folder / "config", dirs_exist_ok=True)
     scale = Path(f"config/scales/{sweep.scale}.yaml")
@@ -71,11 +70,11 @@ def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
 
 def _carried(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
     """Return the loss that blocks carry at the end of the trunk and of the first run."""
-    found = dict[str, str]()
+    carried = dict[str, str]()
     for label, name in (("stable", sweep.trunk), ("decayed", sweep.runs[0])):
         rows = table[(table.trajectory == name) & table.metric.isin(OF_BLOCKS)]
-        found |= {f"{row.metric}_{label}": f"{row.value:.4f}" for row in rows.itertuples()}
-    return found
+        carried |= {f"{row.metric}_{label}": f"{row.value:.4f}" for row in rows.itertuples()}
+    return carried
 
 
 def _losses(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
@@ -83,12 +82,12 @@ def _losses(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
     rows = table[(table.metric == LOSS) & (table.quantizer == FULL_PRECISION)]
     losses = rows.pivot(index="step", columns="trajectory", values="value")
     last = losses.ffill().iloc[-1][list(sweep.runs)]
-    found = {f"loss_{name}": loss for name, loss in last.items()}
+    means = {f"loss_{name}": loss for name, loss in last.items()}
     if sweep.trunk is None:
-        found["mean"] = last.mean()
+        means["mean"] = last.mean()
     else:
         stable = losses[sweep.trunk].dropna()
         quarter = 4 * stable.index / stable.index.max()
-        found["stable_third_quarter"] = stable[(quarter >= 2) & (quarter < 3)].mean()
-        found["stable_last_quarter"] = stable[quarter >= 3].mean()
-    return {name: f"{loss:.4f}" for name, loss in found.items()}
+        means["stable_third_quarter"] = stable[(quarter >= 2) & (quarter < 3)].mean()
+        means["stable_last_quarter"] = stable[quarter >= 3].mean()
+    return {name: f"{loss:.4f}" for name, loss in means.items()}

@@ -3,29 +3,20 @@
 import json
 import os
 import random
-import sys
-from argparse import Namespace
 from collections import Counter
 from contextlib import chdir
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
-import yaml
+from typer import Option
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.measuring import measure as measure
-from ptq_dynamics.config import schema
-from ptq_dynamics.engine.publish import sweep
-from ptq_dynamics.hub import lock as hub
-from ptq_dynamics.plan.build import PAGE, has_page
-from ptq_dynamics.plan.releases import to_lock
-from ptq_dynamics.plan.resolved import resolve
-from ptq_dynamics.plan.site import BY_NAME
-from ptq_dynamics.provenance.archive import DERIVED, Archive
-from ptq_dynamics.provenance.state import Finding, find, shortened
+from ptq_dynamics.cli.options import SEVERAL, Figures, Json, Place, Scale, Seeds, words
 
 SHOWN = 10  # measurements
+OTHERS = ("claims", "tables", "paper", "report")
 
 
 def _print_json(content: object) -> None:
@@ -36,46 +27,69 @@ def _make(target: str, scale: str, seeds: str) -> str:
     return f"make {target} SCALE={scale}" + (f' SEEDS="{seeds}"' if seeds else "")
 
 
-def status(arguments: Namespace) -> bool:
-    """Print which results are missing or outdated, and why."""
-    plan = chosen.plan(arguments)
-    others = [plan.job(BY_NAME.get(each, each)) for each in arguments.also]
-    found = find(plan, [*plan.last(), *others], deep=plan.site.config.choice.deep)
-    for each in (each for each in found if each.state == "up to date"):
-        sweep(plan.site.made[each.manifest].paths)
+def status(
+    scale: Scale = None,
+    figures: Figures = None,
+    more_seeds: Seeds = None,
+    as_json: Json = False,
+    deep: Annotated[bool, Option("--deep", help="also hash every file of results")] = False,
+    also: Annotated[list[str] | None, Option(help=f"claims tables paper report; {SEVERAL}")] = None,
+) -> bool:
+    """Print which results are missing or outdated, and why; exit status 1 if any.
+
+    Example: ptq-dynamics status --scale smoke --figures 'fig04 fig06'"""
+    from ptq_dynamics.config import require
+    from ptq_dynamics.engine.publish import sweep
+    from ptq_dynamics.plan.build import PAGE, has_page
+    from ptq_dynamics.plan.site import BY_NAME
+    from ptq_dynamics.provenance.state import Finding, find, shortened
+
+    require("--also", "target", words(also), OTHERS)
+    plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds, deep=deep or None)
+    others = [plan.job(BY_NAME.get(name, name)) for name in words(also)]
+    findings = find(plan, [*plan.last(), *others], deep=plan.site.config.choice.deep)
+    for finding in (finding for finding in findings if finding.state == "up to date"):
+        sweep(plan.site.made[finding.manifest].paths)
     pictures = Path(plan.site.pictures)
     if not has_page(plan.site.config.figures, pictures):
         why = ("its figures or their words changed",)
-        found.append(Finding("page of figures", str(pictures / PAGE), "", "outdated", why))
-    rest = [each for each in found if each.state != "up to date"]
-    if arguments.json:
-        _print_json([asdict(each) for each in found])
+        findings.append(Finding("page of figures", str(pictures / PAGE), "", "outdated", why))
+    rest = [finding for finding in findings if finding.state != "up to date"]
+    if as_json:
+        _print_json([asdict(finding) for finding in findings])
         return not rest
-    notes = Counter(note for e in found if e.state == "up to date" for note in e.reasons)
+    fresh = (finding.reasons for finding in findings if finding.state == "up to date")
+    notes = Counter(note for reasons in fresh for note in reasons)
     for note, count in notes.items():
         print(f"note: {count} results: {note}")
     if not rest:
-        print(f"all {len(found)} results are up to date; nothing to do")
+        print(f"all {len(findings)} results are up to date; nothing to do")
         return True
-    width = max(len(each.job) for each in rest)
-    for each in rest:
-        print(f"{each.state:8}  {each.job:{width}}  {shortened(each.reasons)}")
-    counts = Counter(each.state for each in rest)
+    width = max(len(finding.job) for finding in rest)
+    for finding in rest:
+        print(f"{finding.state:8}  {finding.job:{width}}  {shortened(finding.reasons)}")
+    counts = Counter(finding.state for finding in rest)
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    print(f"{states}, {len(found) - len(rest)} up to date")
+    print(f"{states}, {len(findings) - len(rest)} up to date")
     return False
 
 
-def plan(arguments: Namespace) -> bool:
-    """Print how many jobs of each kind would run."""
-    plan = chosen.plan(arguments)
+def plan(
+    scale: Scale = None, figures: Figures = None, more_seeds: Seeds = None, as_json: Json = False
+) -> bool:
+    """Count the jobs that a build would run, by kind.
+
+    Example: ptq-dynamics plan --scale smoke"""
+    from ptq_dynamics.provenance.state import find
+
+    plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
     jobs = dict[str, Counter[str]]()
-    for each in find(plan, plan.last()):
-        state = "kept" if each.state == "up to date" else "run"
-        kind = plan.site.rules[each.manifest]
+    for finding in find(plan, plan.last()):
+        state = "kept" if finding.state == "up to date" else "run"
+        kind = plan.site.rules[finding.manifest]
         jobs.setdefault(kind, Counter(run=0, kept=0))[state] += 1
     left_out = plan.site.reasons
-    if arguments.json:
+    if as_json:
         _print_json({"jobs": jobs, "left_out": left_out})
         return True
     print(f"{'kind':14} {'run':>7} {'kept':>7}")
@@ -86,26 +100,35 @@ def plan(arguments: Namespace) -> bool:
     return True
 
 
-def trace(arguments: Namespace) -> bool:
-    """Print the lineage of a file as a tree; well if the file matches its record."""
+def trace(
+    file: Place,
+    as_json: Json = False,
+    mermaid: Annotated[bool, Option("--mermaid", help="print a Mermaid graph")] = False,
+) -> bool:
+    """Print the lineage of a file, down to text and public checkpoints.
+
+    FILE is a file of a result, a lone picture, or TABLE.csv:ROW.
+
+    Example: ptq-dynamics trace figures/laptop/fig04.png"""
+    from ptq_dynamics.provenance.archive import Archive
     from ptq_dynamics.provenance.released import seeds_in
     from ptq_dynamics.provenance.trace import trace as traced
 
-    file = arguments.file.resolve()
+    resolved = file.resolve()
     # A project of `measure` has its own results.
-    homes = (each for each in file.parents if (each / "config/scales/own.yaml").is_file())
+    homes = (place for place in resolved.parents if (place / "config/scales/own.yaml").is_file())
     with chdir(home := next(homes, Path())):
-        chain = traced(os.path.relpath(file) if home.name else str(arguments.file), Archive.here())
-    if arguments.json:
+        chain = traced(os.path.relpath(resolved) if home.name else str(file), Archive.here())
+    if as_json:
         steps = [
-            {"manifest": path, "reads": chain.inputs(each), **asdict(each.record)}
-            for path, each in reversed([*chain.results.items()])
+            {"manifest": path, "reads": chain.inputs(result), **asdict(result.record)}
+            for path, result in reversed([*chain.results.items()])
         ]
         content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
         content |= {"row": chain.row, "measurements": chain.rows or {}}
         _print_json({**content, "missing": chain.missing})
         return chain.is_verified
-    if arguments.mermaid:
+    if mermaid:
         print(chain.mermaid())
         return chain.is_verified
     seen = set[str]()
@@ -115,10 +138,10 @@ def trace(arguments: Namespace) -> bool:
         make = _make("figures", scale, seeds_in(Path(), chosen.load(scale=scale)))
         print(f"{chain.table} is not built; {make} builds the table of measurements")
     for depth, result, again in chain.lines():
-        words = [result.path, *result.about, *(f"reads also {each}" for each in again)]
-        said = ("accepted as above" if w in seen and w.startswith("accepted") else w for w in words)
-        print(f"{'  ' * depth}{result.label} ({'; '.join(said)})")
-        seen.update(words)
+        about = [result.path, *result.about, *(f"reads also {path}" for path in again)]
+        new = ("accepted as above" if w in seen and w.startswith("accepted") else w for w in about)
+        print(f"{'  ' * depth}{result.label} ({'; '.join(new)})")
+        seen.update(about)
         # Settings of the row's measurement, each once.
         used = {key: v for key, v in result.record.job["settings"].items() if key != "checkpoints"}
         if chain.row and depth == 1 and (text := json.dumps(used)) not in seen:
@@ -126,33 +149,41 @@ def trace(arguments: Namespace) -> bool:
             print(f"    files: {', '.join(result.record.files)}; settings: {text}")
     for path in chain.missing:
         print(f"the used version of {path} has no record")
-    print(f"{arguments.file} {'matches' if chain.is_verified else 'does not match'} its record")
+    print(f"{file} {'matches' if chain.is_verified else 'does not match'} its record")
     return chain.is_verified
 
 
-def audit(arguments: Namespace) -> bool:
-    """Print a line for each problem in the folders of a scale."""
-    from ptq_dynamics.provenance import audit, costs, released
+def audit(
+    scale: Scale = None,
+    rerun: Annotated[int, Option(metavar="N", help="run N jobs again")] = 0,
+    seed: Annotated[int | None, Option(help="seed of the choice of jobs")] = None,
+) -> bool:
+    """Verify every byte, record and input of a scale; exit status 1 if any is wrong.
 
-    site = chosen.plan(arguments).site
+    Example: ptq-dynamics audit --scale smoke --rerun 5"""
+    from ptq_dynamics.plan.build import PAGE
+    from ptq_dynamics.provenance import audit, costs, released
+    from ptq_dynamics.provenance.archive import DERIVED, Archive
+
+    site = chosen.plan(scale=scale).site
     scale = site.config.choice.scale
     # Problems by their remedy, root causes first.
     archive, causes = Archive.of_scale(scale), dict[str, list[str]]()
     if archive.every or archive.damaged:
-        found = audit.audit(archive, [Path(site.pictures, PAGE), *costs.files(Path(site.results))])
-        print(f"hashed {found.files:,} files of {found.results:,} results; {found.absent:,} absent")
+        check = audit.audit(archive, [Path(site.pictures, PAGE), *costs.files(Path(site.results))])
+        print(f"hashed {check.files:,} files of {check.results:,} results; {check.absent:,} absent")
         again = {e.path: e for e in archive.in_order() if e.stage.startswith(DERIVED)}
-        if arguments.rerun:
-            seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
+        if rerun:
+            seed = random.randrange(10**6) if seed is None else seed
             print(f"the sample has seed {seed}")
-            again |= {each.path: each for each in audit.sample(archive, arguments.rerun, seed)}
+            again |= {result.path: result for result in audit.sample(archive, rerun, seed)}
         make = _make("all", scale, released.seeds_in(Path(), site.config))
-        causes[f"remove the first file named above, then run {make} DEEP=1"] = found.wrong
+        causes[f"remove the first file named above, then run {make} DEEP=1"] = check.wrong
         other = f"unless the processor differs, remove the first record, and run {make}"
         causes[other] = [*audit.rerun([*again.values()])]
-        causes[f"run {make}"] = found.effects
+        causes[f"run {make}"] = check.effects
         print(f"rebuilt {len(again)} results; {len(again) - len(causes[other])} are identical")
-        for note in found.notes:
+        for note in check.notes:
             print(f"note: {note}")
     places = released.folders(scale)
     sums = places[0] / released.SUMS
@@ -178,19 +209,28 @@ def audit(arguments: Namespace) -> bool:
     return not wrong
 
 
-def compare(arguments: Namespace) -> bool:
-    """Print how many measurements of two builds agree, and the first job that differs."""
+def compare(
+    one: Place,
+    other: Place,
+    scale: Annotated[str | None, Option(help="compare results/SCALE of two checkouts")] = None,
+    as_json: Json = False,
+) -> bool:
+    """Compare two tables of measurements, and name the first job that differs.
+
+    ONE and OTHER are folders of results, or files measurements.csv.
+
+    Example: ptq-dynamics compare results/reference/laptop results/laptop"""
     from ptq_dynamics.provenance import comparison as by
 
-    where = Path("results", arguments.scale) if arguments.scale else Path()
-    builds = arguments.one / where, arguments.other / where
-    found, parting = by.compare(*builds), by.parting(*builds)
-    apart = found[found.verdict.isin([by.DIFFERENT, by.ONLY])]
-    if arguments.json:
-        plain = found.reset_index(names=by.KEY).to_json(orient="records")
+    where = Path("results", scale) if scale else Path()
+    builds = one / where, other / where
+    table, parting = by.compare(*builds), by.parting(*builds)
+    apart = table[table.verdict.isin([by.DIFFERENT, by.ONLY])]
+    if as_json:
+        plain = table.reset_index(names=by.KEY).to_json(orient="records")
         _print_json({"measurements": json.loads(plain), "parting": parting})
         return apart.empty
-    counts = found.verdict.value_counts()
+    counts = table.verdict.value_counts()
     print(", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()))
     # Measurements of one build have no distance, and come last.
     apart = apart.assign(distance=((apart.one - apart.other) / apart.error).abs())
@@ -203,7 +243,7 @@ def compare(arguments: Namespace) -> bool:
     if by.WITHIN in counts:
         print(f"{by.WITHIN}: at most {by.TOLERANCE:g} standard errors of the difference")
     if by.UNJUDGED in counts:
-        rest = found[found.verdict == by.UNJUDGED]
+        rest = table[table.verdict == by.UNJUDGED]
         most = ((rest.one - rest.other).abs() / rest[["one", "other"]].abs().max(axis=1)).max()
         print(f"{by.UNJUDGED}: the errors are unknown; relative differences are at most {most:.2g}")
     if parting and set(counts.index) != {by.EQUAL}:
@@ -211,52 +251,47 @@ def compare(arguments: Namespace) -> bool:
     return apart.empty
 
 
-def adopt(arguments: Namespace) -> bool:
-    """Import results from elsewhere; well if only figures and tables remain to be drawn."""
-    from ptq_dynamics.provenance.released import adopt, seeds_in, unpacked
+def adopt(
+    source: Place, scale: Scale = None, figures: Figures = None, more_seeds: Seeds = None
+) -> bool:
+    """Import results from another checkout, or from the folder or the archive of a release.
 
-    with unpacked(arguments.source) as folder:
-        if arguments.more_seeds is None:
-            arguments.more_seeds = seeds_in(folder, chosen.load(scale=arguments.scale))
-        plan = chosen.plan(arguments)
-        taken, had, left = adopt(plan, folder, arguments.source)
-    for each in left:
-        print(f"{each.state:8}  {each.job}  {shortened(each.reasons)}")
-    rest = [each for each in find(plan, plan.last()) if each.state != "up to date"]
-    lacking = sum(1 for each in rest if not each.stage.startswith(DERIVED))
+    Example: ptq-dynamics adopt results/reference/laptop --scale laptop"""
+    from ptq_dynamics.provenance.archive import DERIVED
+    from ptq_dynamics.provenance.released import adopt, seeds_in, unpacked
+    from ptq_dynamics.provenance.state import find, shortened
+
+    with unpacked(source) as folder:
+        if more_seeds is None:
+            more_seeds = seeds_in(folder, chosen.load(scale=scale))
+        plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
+        taken, had, left = adopt(plan, folder, source)
+    for finding in left:
+        print(f"{finding.state:8}  {finding.job}  {shortened(finding.reasons)}")
+    rest = [finding for finding in find(plan, plan.last()) if finding.state != "up to date"]
+    lacking = sum(not finding.stage.startswith(DERIVED) for finding in rest)
     done = f"{taken} results were imported, {had} were already up to date"
     print(f"{done}, {lacking} are missing or outdated in the source")
-    make = _make("figures", plan.site.config.choice.scale, arguments.more_seeds)
-    make += f' FIGURES="{figures}"' if (figures := arguments.figures) else ""
+    make = _make("figures", plan.site.config.choice.scale, more_seeds)
+    make += f' FIGURES="{figures}"' if figures else ""
     draw = f"draw {len(rest)} figures and tables"
     if rest:
         print(f"run {make} to {'build them and the figures that use them' if lacking else draw}")
     return not lacking
 
 
-def release(arguments: Namespace) -> bool:
-    """Write the release of a scale in place of the earlier one."""
+def release(
+    scale: Scale = None,
+    figures: Figures = None,
+    more_seeds: Annotated[str | None, Option(help="default: the scale's release_seeds")] = None,
+) -> bool:
+    """Write the released files of a scale, from a clean commit.
+
+    Example: ptq-dynamics release --scale smoke"""
     from ptq_dynamics.provenance.released import release
 
-    place, count = release(chosen.plan(arguments))
+    seeds = more_seeds or " ".join(map(str, chosen.load(scale=scale).scale.release_seeds))
+    plan = chosen.plan(scale=scale, figures=figures, more_seeds=seeds or None)
+    place, count = release(plan)
     print(f"{place}: {count} results, {place.stat().st_size / 1e6:.1f} MB")
     return True
-
-
-def config(arguments: Namespace) -> bool:
-    """Print the resolved configuration of a scale as YAML, or the keys of a file."""
-    if arguments.help_keys:
-        _print_json(schema(arguments.help_keys))
-        return True
-    at_scale = resolve(chosen.load(scale=arguments.scale)).config
-    found = at_scale.model_dump(mode="json", serialize_as_any=True)
-    yaml.safe_dump(found, sys.stdout, sort_keys=False, allow_unicode=True)
-    return True
-
-
-def lock(arguments: Namespace) -> bool:
-    """Lock the public revisions of scale paper; well if all could be resolved."""
-    paper = resolve(chosen.load(scale="paper"))
-    resolved, failed = hub.lock(to_lock(paper.public.values(), paper.config.scale))
-    print(f"{resolved} revisions are locked in {hub.LOCK}", *failed, sep="\nerror: ")
-    return not failed

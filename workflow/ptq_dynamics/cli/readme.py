@@ -1,0 +1,60 @@
+"""The outcomes of the paper's claims, and the README's part on the released ones."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.definitions import CLAIMS, FOREST
+from ptq_dynamics.claims.forest import forest, write
+from ptq_dynamics.cli import chosen
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.provenance.archive import REFERENCE
+from ptq_dynamics.provenance.released import folders
+
+PAGE = Path("README.md")
+BEGIN = "<!-- what came out: written by `ptq-dynamics dev readme` -->\n"
+END = "<!-- end of what came out -->\n"
+LONGEST = "constant-3e-3"  # the size of its model orders the scales
+TOGETHER = Path("results", REFERENCE)
+
+
+def update() -> None:
+    """Write the released outcomes into the README, and plot the claims of all released scales."""
+    text = PAGE.read_text(encoding="utf-8")
+    earlier = re.search(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.S)
+    if earlier is None:
+        raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
+    scales = released_scales()
+    outcomes = (judged(folders(scale)[0], "release", scale) for scale in scales)
+    write(forest({outcome["scale"]: outcome["claims"] for outcome in outcomes}), TOGETHER)
+    write_atomically(PAGE, text.replace(earlier[0], BEGIN + block(scales) + END))
+
+
+def released_scales() -> list[str]:
+    """Return names of the released scales, smaller models first."""
+    names = [place.parent.name for place in TOGETHER.glob(f"*/{CLAIMS}")]
+    if not names:
+        raise Problem(f"{TOGETHER} contains no release; run make release")
+    plans = {name: Plan(chosen.load(scale=name)) for name in names}
+    return sorted(names, key=lambda name: plans[name].site.planned[LONGEST].parameters)
+
+
+def block(scales: list[str]) -> str:
+    """Return the README's plot of claims, and links to the releases."""
+    parts = [f"![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n"]
+    for scale in scales:
+        results, drawn = folders(scale)
+        links = f"[figures]({drawn}/README.md), [all numbers]({results}/tables/claims.md)"
+        parts.append(f"- Scale {scale}: {links}")
+    return "\n".join([*parts, ""])
+
+
+def judged(folder: Path, target: str, scale: str) -> dict[str, Any]:
+    """Read the outcomes of a scale's claims; raises `Problem` if the file is missing."""
+    path = Path(folder, CLAIMS)
+    if not path.is_file():
+        raise Problem(f"{path} is missing; run make {target} SCALE={scale}")
+    return dict(json.loads(path.read_text(encoding="utf-8")))
