@@ -120,6 +120,9 @@ class MeasurementJobs(Planner):
         require(rule, "trajectory", [trajectory], self.planned)
         require(f"{rule} {trajectory}", "shard", [shard], self.planned[trajectory].shards)
         require(rule, what, [kind], quantizers if what == "quantizer" else probes)
+        if isinstance(self.planned[trajectory].followed, PlannedRelease):
+            seeds = [str(known) for known in self.planned[trajectory].seeds]
+            require(f"{rule} {trajectory}", "seed", [seed], seeds)
         if kind in self.config.quantizers:
             model = self.planned[trajectory].shape.model
             if (wrong := self.config.quantizers[kind].refuses(model)) is not None:

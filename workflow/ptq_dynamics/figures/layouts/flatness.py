@@ -44,6 +44,8 @@ class Flatness(Layout):
     def _has_curvature(self) -> Self:
         known = [name for name, each in columns().items() if not each.quantized]
         known.remove(EIGENVALUES)
+        if EIGENVALUES in self.metrics:
+            raise ValueError(f"metrics has {EIGENVALUES}, of which a checkpoint has many; drop it")
         if not {*self.metrics} & {*known}:
             raise ValueError(f"metrics needs one of curvature: {', '.join(known)}")
         return self
