@@ -84,11 +84,9 @@ class Build:
         return {name: file.read_bytes() for name, file in files.items() if file.exists()}
 
     def clear(self):
-        """Remove figure and measurements, those of one run where few are killed; and jobs of builds
-        that were killed."""
+        """Remove measurements and figure, and jobs of builds that were killed."""
         self.cluster.clear()
-        measured = "results/smoke/measure" + "/constant-3e-3" * (KILLS <= 2)
-        for place in (measured, "figures/smoke"):
+        for place in ("results/smoke/measure", "figures/smoke"):
             shutil.rmtree(self.project.folder / place, ignore_errors=True)
         self.known = self.records()
 
