@@ -34,7 +34,7 @@ SEND = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/snakemake \
 ROOM = df -Pk . | awk 'END {for (i = 2; i <= NF; i++) if ($$i ~ /^[0-9]+%$$/) exit $$(i - 1) < 51200}' || \
 	{ echo "error: less than 50 MB are left on the disk of this folder; free some space" >&2; exit 1; }
 STATUS = $(PTQ) status --scale $(SCALE) --figures "$(FIGURES)" \
-	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
+	$(if $(SEEDS),--more-seeds "$(SEEDS)")
 # $(call MADE,OTHERS,WHERE,OUTCOMES): build figures and other targets, and print where they are.
 # `status` is faster than Snakemake, and prints a wrong choice in one line.
 define MADE
