@@ -17,13 +17,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 KIT = ROOT / ".gpu"
-SOURCE, PACKAGES, RESULTS, SPARE = "source", "packages", "results", "spare"  # names of parts
+SOURCE, PACKAGES, RESULTS = PARTS = "source", "packages", "results"
 # The image has other versions, which do not fit, or whose bounds are narrow.
-REPLACED = ("rich", "filelock", "fsspec", "typing-extensions", "psutil", "tokenizers")
+REPLACED = ("rich", "filelock", "fsspec", "typing-extensions", "psutil", "tokenizers", "typer")
 # Of the size of the whole kit: solvers, and kernels for other versions of CUDA.
 LEFT_OUT = re.compile(r"^(\./)?(pulp/solverdir|bin/|bitsandbytes/libbitsandbytes_(?!cpu|cuda130))")
 WANTED = ("snakemake", "snakemake-logger-plugin-rich", "llmcompressor", "lm-eval", "datasets")
-WANTED += ("pydantic", "loguru", "rocrate", "schedulefree", "bitsandbytes")
+WANTED += ("pydantic", "loguru", "rocrate", "schedulefree", "bitsandbytes", "typer")
 MOST = 60e6  # bytes of the whole kit
 # Jobs and planning read neither of these.
 RELEASED = ("results/reference", "figures/reference")
@@ -80,15 +80,11 @@ def missing(python: str, folder: Path) -> list[str]:
     return [f"{name}=={version}" for name, version in sorted(found.items())]
 
 
-def pack_packages(python: str, folder: Path, name: str) -> None:
-    """Pack the missing packages; or pyarrow alone, should the image's one not do."""
-    versions = missing(python, folder)
-    if name == SPARE:
-        lock = (folder / "lock.txt").read_text(encoding="utf-8")
-        versions = re.findall(r"^pyarrow==\S+", lock, flags=re.M)
+def pack_packages(python: str, folder: Path) -> None:
+    """Pack the missing packages."""
     install = (python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target")
-    run(*install, folder / name, *versions)
-    pack(name, folder / name)
+    run(*install, folder / PACKAGES, *missing(python, folder))
+    pack(PACKAGES, folder / PACKAGES)
 
 
 def pack_results(scale: str, figures: str) -> None:
@@ -105,7 +101,7 @@ def main() -> None:
     parser.add_argument("--scale", default="gpu")
     parser.add_argument("--figures", default="fig04 fig06 fig07 fig09")
     parser.add_argument("--python", default="python3.12", help="that of the image, with pip")
-    parser.add_argument("--parts", nargs="+", default=[SOURCE, PACKAGES, RESULTS])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     chosen = parser.parse_args()
     if edits := run("git", "-C", ROOT, "status", "--porcelain", "--", "workflow", "config", "envs"):
         sys.exit(f"error: the kit takes a commit, and there are edits; commit them first:\n{edits}")
@@ -116,14 +112,14 @@ def main() -> None:
             pack_results(chosen.scale, chosen.figures)
         if SOURCE in chosen.parts:
             pack_source(folder)
-        for name in {PACKAGES, SPARE} & {*chosen.parts}:
-            pack_packages(chosen.python, folder, name)
+        if PACKAGES in chosen.parts:
+            pack_packages(chosen.python, folder)
     shutil.copyfile(HERE / "run.py", KIT / "run.py")
     sizes = {path.name: path.stat().st_size for path in sorted(KIT.iterdir())}
     for name, size in sizes.items():
         print(f"{KIT.name}/{name}: {size / 1e6:.1f} MB")
     if sum(sizes.values()) > MOST:
-        print(f"note: together more than {MOST / 1e6:.0f} MB; leave {SPARE}.tar.xz out")
+        print(f"note: together more than {MOST / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ KIT = Path(__file__).resolve().parent
 OUT = Path(os.environ.get("OUT", "out")).resolve()
 PLACE = Path(tempfile.gettempdir()) / "ptq-dynamics-gpu"
 LOGS = PLACE / "logs"
-SOURCE, PACKAGES, SPARE = PLACE / "source", PLACE / "packages", PLACE / "spare"
+SOURCE, PACKAGES = PLACE / "source", PLACE / "packages"
 REASON = "the corpus of another machine; its text is that of the packages of the locked environment"
 EVERY = 15.0  # seconds between looks at what is finished
 PART = 12e6  # bytes after which a part is closed; 16 MB of a file come back
@@ -78,7 +78,7 @@ def unpack(folder: Path) -> None:
 
 def environment() -> dict[str, str]:
     """Return variables with which this Python finds sources and packages; one thread a job."""
-    folders = [SOURCE / "workflow", *([SPARE] if SPARE.exists() else []), PACKAGES]
+    folders = [SOURCE / "workflow", PACKAGES]
     known = os.environ.get("PYTHONPATH")
     return {
         **os.environ,
@@ -232,10 +232,6 @@ def main() -> None:
         subprocess.run(["nvidia-cuda-mps-control", "-d"], **quiet)
         say("MPS is on")
     fits = python("-c", SMOKE, LIBRARIES, log="smoke", seconds=90)
-    if not fits and not SPARE.exists() and (KIT / "spare.tar.xz").exists():
-        unpack(SPARE)
-        say("with the carried pyarrow:")
-        fits = python("-c", SMOKE, LIBRARIES, log="smoke", seconds=90)
     say("the smoke test passes" if fits else "the smoke test fails; see above")
     if chosen.build:
         results = Results(chosen.scale)
