@@ -12,7 +12,7 @@ from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.measure import measure
 from ptq_dynamics.measure.series import MeasureSettings
 from ptq_dynamics.quantize.methods import CalibrationSettings
-from ptq_dynamics.train import trajectory
+from ptq_dynamics.trajectories import trajectory
 from support import plan
 
 NAME = "step-0000001"

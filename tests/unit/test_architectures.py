@@ -8,7 +8,7 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.measure.names import LAYERS
-from ptq_dynamics.train.trajectory import CURVE
+from ptq_dynamics.trajectories.trajectory import CURVE
 from support import edit_yaml, one_line, plan, tiny_config
 from transformers import AutoModelForCausalLM
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.train.average import weighted_mean, write_mean
-from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.trajectories.average import weighted_mean, write_mean
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 from safetensors.torch import load_file, save_file
 from support import one_line, plan, tiny_config
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM

@@ -17,8 +17,8 @@ from ptq_dynamics.quantize import storage
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.rtn import Rtn
-from ptq_dynamics.train.average import write_mean
-from ptq_dynamics.train.weights import Weights
+from ptq_dynamics.trajectories.average import write_mean
+from ptq_dynamics.trajectories.weights import Weights
 from safetensors.torch import load_file, save_file
 from support import one_line
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM

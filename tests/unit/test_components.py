@@ -10,7 +10,7 @@ from ptq_dynamics import models
 from ptq_dynamics.curvature import components
 from ptq_dynamics.curvature.components import blocks
 from ptq_dynamics.curvature.landscape import flatten
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow

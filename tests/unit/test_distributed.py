@@ -22,7 +22,7 @@ from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.processes import GPUS, PROCESSES, Team
 from ptq_dynamics.train.trainer import Trainer
-from ptq_dynamics.train.trajectory import step_id
+from ptq_dynamics.trajectories.trajectory import step_id
 from support import ROOT, Workspace, copy_results, job_file, log_of, specification, wait_until
 
 

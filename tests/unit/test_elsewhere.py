@@ -91,7 +91,7 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
     added = {"families": {"own": {"mine": entry}}, "figures": {"mine": query}}
     config = tiny_config(tmp_path, **added)
     made = plan("smoke", config, figures=["mine"])
-    (job,) = [each for each in made.site.needed(made.last()) if each.stage == "train.local"]
+    (job,) = [each for each in made.site.needed(made.last()) if each.stage == "trajectories.local"]
     found = [each.checkpoint for each in job.settings.checkpoints]
     assert [each.phase for each in found] == phases
     assert [each.tokens for each in found][-1] == (None if rate else 250)

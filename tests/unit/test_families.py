@@ -214,7 +214,7 @@ def test_checkpoints_that_do_not_fit_are_one_line(changed, change, words):
 
 def test_downloads_are_all_that_needs_a_network():
     stages = {job.stage for job in plan("paper").downloads()}
-    assert {"train.fetch", "measure.tasks.harness", "quantize.environment"} <= stages
+    assert {"trajectories.fetch", "measure.tasks.harness", "quantize.environment"} <= stages
     assert not plan("smoke").downloads()
     with pytest.raises(Problem, match=r"lacks \d+ revisions, such as .*; run ptq-dynamics lock"):
         plan("paper").prefetched()

@@ -19,8 +19,8 @@ from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.hub import lock
-from ptq_dynamics.train.fetch import FetchSettings, Revision
-from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.trajectories.fetch import FetchSettings, Revision
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 from safetensors.torch import load_file, save_file
 from support import artifacts, differing, job_file, one_line, wait_until
 from transformers import AutoTokenizer
@@ -76,7 +76,7 @@ def revision(**changes):
 
 def job(found, **changes):
     settings = FetchSettings(repository=NAME, revisions=(found,), parameters=1, **changes)
-    return Job("train.fetch", f"{NAME} step-100", "results/fetch", {}, settings)
+    return Job("trajectories.fetch", f"{NAME} step-100", "results/fetch", {}, settings)
 
 
 def attempt(folder, job):

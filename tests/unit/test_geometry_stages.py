@@ -10,7 +10,7 @@ from ptq_dynamics.curvature.hessian import LossHessian
 from ptq_dynamics.figures.layouts.flatness import at_equal_loss, correlate, interval
 from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.stats import rankdata, spearmanr
 

@@ -11,9 +11,9 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.architectures.given import Given
-from ptq_dynamics.train.averages import Average
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
+from ptq_dynamics.trajectories.averages import Average
 from support import figure, plan, tiny_config
 
 

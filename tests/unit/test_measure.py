@@ -21,7 +21,7 @@ from ptq_dynamics.measure.names import (
     VALUES,
 )
 from ptq_dynamics.measure.series import Asked
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, figure, plan, python, tiny_config
 from transformers import AutoModelForCausalLM, AutoTokenizer

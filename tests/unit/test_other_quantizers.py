@@ -15,7 +15,7 @@ from ptq_dynamics.models.packed import unscaled_weight
 from ptq_dynamics.quantize.methods import Calibration, CalibrationSettings
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.int8 import Int8
-from ptq_dynamics.train import trajectory
+from ptq_dynamics.trajectories import trajectory
 from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,

@@ -6,7 +6,7 @@ import torch
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
 from ptq_dynamics.train.trainer import Trainer
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file
 from support import RUNS, SCALE, artifacts, begin, differing, one_line, plan, tiny_config
 

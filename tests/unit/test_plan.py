@@ -8,9 +8,9 @@ from itertools import chain
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import scales
-from ptq_dynamics.train.averages.windows import Tails
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
+from ptq_dynamics.trajectories.averages.windows import Tails
 from support import ROOT, edit_yaml, figure, one_line, plan, tiny_config
 
 SCALES = scales(ROOT / "config")

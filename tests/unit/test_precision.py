@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from ptq_dynamics.train import train
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file
 from support import Workspace, specification
 from torch._dynamo.utils import counters

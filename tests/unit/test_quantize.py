@@ -12,7 +12,7 @@ from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import AtMost, Calibration, CalibrationSettings
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.rtn import Rtn
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from reference import TIES, block_inputs, compare
 
 SETTINGS = {"method": "gptq", "symmetric": True, "activation_order": "static", "block_size": 128}

@@ -13,7 +13,18 @@ from support import ROOT, python
 
 PACKAGE = ROOT / "workflow/ptq_dynamics"
 # Each imports only from those before it.
-ROOMS = ["base", "models", "engine", "hub", "corpus", "train", "quantize", "measure", "curvature"]
+ROOMS = [
+    "base",
+    "models",
+    "engine",
+    "hub",
+    "corpus",
+    "trajectories",
+    "train",
+    "quantize",
+    "measure",
+    "curvature",
+]
 ROOMS += ["figures", "claims", "paper", "config", "plan", "provenance", "report", "cli"]
 # Lines at most, by what git lists: lower a number when the count falls, never raise it.
 BUDGETS = {

@@ -5,7 +5,7 @@ import pytest
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.measurements import KEY
 from ptq_dynamics.measure.names import MEASUREMENTS
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import TRUNK, figure, plan, tiny_config
 

@@ -2,7 +2,7 @@
 
 import pytest
 from ptq_dynamics.measure.names import MEASUREMENTS
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from support import artifacts, differing, figure, plan, tiny_config
 
 pytestmark = pytest.mark.slow

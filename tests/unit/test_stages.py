@@ -8,7 +8,7 @@ import torch
 from ptq_dynamics.corpus.tokens import answers as marked
 from ptq_dynamics.corpus.tokens import read
 from ptq_dynamics.train.trainer import Trainer
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file
 from support import Workspace, one_line, plan, tiny_config
 from transformers import AutoModelForCausalLM

@@ -17,7 +17,7 @@ from ptq_dynamics.train.optimizers.ademamix import AdEMAMix
 from ptq_dynamics.train.optimizers.lion import Lion
 from ptq_dynamics.train.optimizers.schedulefree import ScheduleFree
 from ptq_dynamics.train.trainer import COLUMNS, Trainer
-from ptq_dynamics.train.trajectory import Trajectory, step_id
+from ptq_dynamics.trajectories.trajectory import Trajectory, step_id
 from safetensors.torch import load_file
 from schedulefree import AdamWScheduleFree
 from support import Workspace, artifacts, begin, copy_results, differing

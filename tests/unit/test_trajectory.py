@@ -10,8 +10,8 @@ from ptq_dynamics.engine import manifest
 from ptq_dynamics.measure.measurements import KEY, join
 from ptq_dynamics.measure.names import LOSSES
 from ptq_dynamics.measure.series import Series
-from ptq_dynamics.train import trajectory
-from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file
 
 pytestmark = pytest.mark.slow

@@ -299,13 +299,12 @@ class Plain(Layout):
     ),
     Recipe(
         "average",
-        "train/averages/ends.py",
+        "trajectories/averages/ends.py",
         '''"""The mean of the first and the last measured checkpoint."""
 
 from typing import Literal
 
-from ptq_dynamics.train.averages import OfOne, SourcePoints, Steps
-from ptq_dynamics.train.settings import Mean, Member
+from ptq_dynamics.trajectories.averages import Mean, Member, OfOne, SourcePoints, Steps
 
 
 class Ends(OfOne):

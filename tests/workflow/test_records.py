@@ -94,7 +94,7 @@ def test_an_edit_that_fails_and_is_undone_runs_nothing(copied, before):
 
 
 def test_bytes_that_come_out_equal_stop_the_rebuild_within_the_build(copied):
-    with copied.edited(f"{PACKAGE}/train/average.py") as (path,):
+    with copied.edited(f"{PACKAGE}/trajectories/average.py") as (path,):
         copied.replace(path, "def run(", "assert True\n\n\ndef run(")
-        assert ran(copied.build()) == {*made(copied, "train.average")}
+        assert ran(copied.build()) == {*made(copied, "trajectories.average")}
     copied.build()

@@ -21,7 +21,7 @@ from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import CHECKPOINT, FULL_PRECISION, INCREASE, LOSS, MEAN, Paired
 from ptq_dynamics.measure.series import Series
 from ptq_dynamics.train.settings import TRAINING
-from ptq_dynamics.train.trajectory import CURVE, Trajectory
+from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
 
 REPLICATES = 4000
 LEAST = 3  # a run with fewer residuals uses those of all runs

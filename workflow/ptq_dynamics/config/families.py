@@ -12,11 +12,11 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
 from ptq_dynamics.train.architectures import AnyArchitecture, Architecture
 from ptq_dynamics.train.architectures.given import Given
-from ptq_dynamics.train.averages import AnyAverage
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Floor, Shape
+from ptq_dynamics.trajectories.averages import AnyAverage
 
 FILE = "config/families.yaml"
 Revisions = Annotated[tuple[Name, ...], Once]  # names of folders

@@ -6,11 +6,11 @@ from typing import Annotated
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ptq_dynamics.base.fields import Count, Named, Once, Rate, Seed, Share, Strict
-from ptq_dynamics.train.averages import AnyAverage
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import AnyScheduled, Floor, Shape
+from ptq_dynamics.trajectories.averages import AnyAverage
 
 
 class Run(Strict):

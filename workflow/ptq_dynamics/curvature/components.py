@@ -13,8 +13,8 @@ from ptq_dynamics import models
 from ptq_dynamics.curvature.geometry import SCORES, ComponentsSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import SEED, STEP, TOKENS, TRAJECTORY
-from ptq_dynamics.train.trajectory import Trajectory
-from ptq_dynamics.train.weights import Weights
+from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.trajectories.weights import Weights
 
 # Columns of a block, which decide the order of sums; 267 checkpoints take 4.5 GB.
 BLOCK = 1 << 22

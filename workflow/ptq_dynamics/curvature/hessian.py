@@ -13,8 +13,8 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.probes import ProbeSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import CHECKPOINT, ERROR, METRIC, VALUE, VALUES
-from ptq_dynamics.train import trajectory
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -15,7 +15,7 @@ from ptq_dynamics.curvature.geometry import GRID, POINTS, LandscapeSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import ERROR, LOSS
 from ptq_dynamics.quantize.storage import quietly
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 # Sine of an angle that float32 checkpoints on a line have from rounding alone.
 _COLLINEAR = 1e-6

@@ -20,7 +20,7 @@ from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.labels import FINDING, Panel, names_in_groups, rounded
 from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, in_order, lines
 from ptq_dynamics.measure.names import BACKENDS
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 # Columns of the tables of all figures; docs/results.md describes them.
 PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]

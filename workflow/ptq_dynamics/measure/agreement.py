@@ -10,7 +10,7 @@ from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import TEXT, join, read
 from ptq_dynamics.measure.series import ComparisonSettings
 from ptq_dynamics.models import packed
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
 PAIR, KINDS = ["first", "second"], ["none", "one step", "more steps", "moved columns"]

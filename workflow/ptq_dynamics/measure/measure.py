@@ -23,8 +23,8 @@ from ptq_dynamics.measure.carried import carried
 from ptq_dynamics.measure.metrics import Measured
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, LOSSES, OUTCOMES, STEP
 from ptq_dynamics.measure.series import MeasureSettings
-from ptq_dynamics.train import trajectory
-from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 
 if TYPE_CHECKING:
     from ptq_dynamics.measure.answers import Asking

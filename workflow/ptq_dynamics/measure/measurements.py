@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.series import Series
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 Inputs = Mapping[str, Sequence[Manifest]]
 K = TypeVar("K")

@@ -19,7 +19,7 @@ from ptq_dynamics.plan.site import Resources
 from ptq_dynamics.plan.table_jobs import TableJobs
 from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
 
-FROM_NETWORK = ("train.fetch", "measure.tasks.harness", "quantize.environment")
+FROM_NETWORK = ("trajectories.fetch", "measure.tasks.harness", "quantize.environment")
 
 
 class Plan:
@@ -70,7 +70,7 @@ class Plan:
     def prefetched(self) -> list[str]:
         """Return the manifests of all downloads; `Problem` if the lock lacks a revision."""
         jobs = self.downloads()
-        fetched = [job.settings for job in jobs if job.stage == "train.fetch"]
+        fetched = [job.settings for job in jobs if job.stage == "trajectories.fetch"]
         revisions = [(part.repository, revision) for part in fetched for revision in part.revisions]
         unlocked = [f"{place}@{r.checkpoint.id}" for place, r in revisions if r.commit is None]
         if unlocked:

@@ -15,10 +15,10 @@ from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.curvature.probes import Probe
 from ptq_dynamics.figures.columns import owners
 from ptq_dynamics.measure.names import TASK_METRICS
+from ptq_dynamics.plan.catalogue import Catalogue
 from ptq_dynamics.plan.resolved import leave_out, resolve
 from ptq_dynamics.plan.site import Site
-from ptq_dynamics.plan.trajectories import Trajectories
-from ptq_dynamics.train.averages import Average
+from ptq_dynamics.trajectories.averages import Average
 
 
 def checked(config: Config, root: Path) -> Site:
@@ -41,7 +41,7 @@ def checked(config: Config, root: Path) -> Site:
     return site
 
 
-def _check_names(config: Config, planned: Trajectories) -> None:
+def _check_names(config: Config, planned: Catalogue) -> None:
     scale, quantizers = config.scale, config.quantizers
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}.curves"
@@ -99,7 +99,7 @@ def _distribution(package: str) -> str:
     return re.sub("[-_.]+", "-", package).lower()
 
 
-def _check_trajectories(config: Config, planned: Trajectories) -> None:
+def _check_trajectories(config: Config, planned: Catalogue) -> None:
     runs, averages, families = config.runs.runs, config.runs.averages, config.families
     made: dict[str, Run | Average] = {**runs, **averages}
     from_families = {*families.runs, *families.averages}
@@ -123,7 +123,7 @@ def _check_trajectories(config: Config, planned: Trajectories) -> None:
         planned[name].check(places[name])
 
 
-def _check_amounts(config: Config, planned: Trajectories) -> None:
+def _check_amounts(config: Config, planned: Catalogue) -> None:
     """Require that held-out splits have as much text as is read."""
     scale = config.scale
     shapes = {f"model {name!r}": planned.basis.shape(name) for name in scale.models}
@@ -149,7 +149,7 @@ def _check_amounts(config: Config, planned: Trajectories) -> None:
             raise Problem(f"{place} {why}, and {there}; change one of the two")
 
 
-def _check_quantizers(config: Config, planned: Trajectories) -> None:
+def _check_quantizers(config: Config, planned: Catalogue) -> None:
     """Require that quantizers exist and support their models."""
     place, models = config.file, config.scale.models.items()
     for (name, quantizer), (model, shape) in product(config.quantizers.items(), models):
@@ -187,7 +187,7 @@ def _check_draws(config: Config, place: str, figure: Figure) -> None:
             raise Problem(f"{place}.draws.{name}: {', '.join(few)} {why}")
 
 
-def _check_reads(config: Config, planned: Trajectories, place: str, figure: Figure) -> None:
+def _check_reads(config: Config, planned: Catalogue, place: str, figure: Figure) -> None:
     """Require that trajectories have what a figure reads of them."""
     for what in figure.reads.of_runs:
         for name in config.runs.averages.keys() & figure.trajectories:
@@ -215,7 +215,7 @@ def _check_probes(config: Config, place: str, figure: Figure) -> None:
 
 
 def _check_plane(
-    config: Config, planned: Trajectories, place: str, figure: Figure, previous: int
+    config: Config, planned: Catalogue, place: str, figure: Figure, previous: int
 ) -> None:
     """Require quantized weights, and a checkpoint `previous` steps before each end."""
     for quantizer in figure.quantizers:
@@ -231,7 +231,7 @@ def _check_plane(
             raise Problem(f"{place}.landscape.previous is {previous} steps; {name} has {why}")
 
 
-def _check_tasks(config: Config, planned: Trajectories, place: str, figure: Figure) -> None:
+def _check_tasks(config: Config, planned: Catalogue, place: str, figure: Figure) -> None:
     """Require that prompts fit into the contexts of a figure's trajectories."""
     tasks = config.scale.tasks
     if tasks is None:

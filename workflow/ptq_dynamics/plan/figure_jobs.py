@@ -22,7 +22,7 @@ from ptq_dynamics.plan.site import Planner, Site
 from ptq_dynamics.plan.table_queries import lacking
 from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
 from ptq_dynamics.quantize.methods import Calibrated
-from ptq_dynamics.train.averages.windows import Tails
+from ptq_dynamics.trajectories.averages.windows import Tails
 
 
 class FigureJobs(Planner):

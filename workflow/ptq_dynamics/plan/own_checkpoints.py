@@ -18,8 +18,8 @@ from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.plan import own_rates
 from ptq_dynamics.plan.releases import PlannedRelease, Public, ReleasedRevision
 from ptq_dynamics.train.architectures.given import Given
-from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
-from ptq_dynamics.train.trajectory import step_id
+from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
+from ptq_dynamics.trajectories.trajectory import step_id
 
 T = TypeVar("T")
 ALONE = "checkpoint"  # id of a checkpoint without a step
@@ -41,7 +41,7 @@ class Elsewhere(Public):
 class InFolder(Elsewhere):
     """Own checkpoints with their subfolder and `files`; a shared tokenizer has those `beside`."""
 
-    stage: ClassVar[str] = "train.local"
+    stage: ClassVar[str] = "trajectories.local"
 
     files: Mapping[str, tuple[str, tuple[LocalFile, ...]]]
     beside: tuple[LocalFile, ...]

@@ -10,7 +10,7 @@ from ptq_dynamics.base.fields import Share
 from ptq_dynamics.config.runs import RunDefaults
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.train.architectures import Architecture
-from ptq_dynamics.train.averages import Point
+from ptq_dynamics.trajectories.averages import Point
 
 
 @dataclass(frozen=True)

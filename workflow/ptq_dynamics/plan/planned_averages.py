@@ -6,15 +6,14 @@ from typing import ClassVar
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
-from ptq_dynamics.train.averages import Average, OfOne, Point, SourcePoints
-from ptq_dynamics.train.settings import Mean
+from ptq_dynamics.trajectories.averages import Average, Mean, OfOne, Point, SourcePoints
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedAverage(PlannedTrajectory):
     """A trajectory of means of checkpoints."""
 
-    stage: ClassVar[str] = "train.average"
+    stage: ClassVar[str] = "trajectories.average"
 
     entry: Average
 

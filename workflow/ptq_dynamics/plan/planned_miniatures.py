@@ -11,11 +11,11 @@ from ptq_dynamics.plan.miniatures import InSmall, Miniature, MiniaturePhase, Sta
 from ptq_dynamics.plan.planned import Basis, Origin, TrainedShape
 from ptq_dynamics.plan.planned_branches import PlannedBranch
 from ptq_dynamics.plan.planned_runs import PlannedRun, PlannedTrunk, nearest
-from ptq_dynamics.train.averages import Point
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules.stage import StageSchedule
-from ptq_dynamics.train.trajectory import step_id
+from ptq_dynamics.trajectories.averages import Point
+from ptq_dynamics.trajectories.trajectory import step_id
 
 
 def _interval(entry: InSmall, basis: Basis) -> int:

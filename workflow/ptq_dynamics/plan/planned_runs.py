@@ -12,11 +12,11 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import require
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
-from ptq_dynamics.train.averages import Point
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Schedule, Span
-from ptq_dynamics.train.trajectory import step_id
+from ptq_dynamics.trajectories.averages import Point
+from ptq_dynamics.trajectories.trajectory import step_id
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from operator import itemgetter
 from typing import TypedDict
 
 from ptq_dynamics.figures.labels import UNITS, rounded
+from ptq_dynamics.plan.catalogue import Catalogue
 from ptq_dynamics.plan.planned import PlannedTrajectory
 from ptq_dynamics.plan.releases import PlannedRelease, PublicRun
-from ptq_dynamics.plan.trajectories import Trajectories
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Schedule
 
@@ -66,7 +66,7 @@ class Compared(TypedDict):
     cells: list[Cell]
 
 
-def beside(here: Trajectories, paper: Trajectories) -> Iterator[Compared]:
+def beside(here: Catalogue, paper: Catalogue) -> Iterator[Compared]:
     """Yield the numbers of every run, with the published ones and whether both differ."""
     published = dict(regimes(paper))
     for name, regime in regimes(here):
@@ -77,7 +77,7 @@ def beside(here: Trajectories, paper: Trajectories) -> Iterator[Compared]:
         yield {"run": name, "cells": [*cells]}
 
 
-def regimes(planned: Trajectories) -> Iterator[tuple[str, Dimensionless]]:
+def regimes(planned: Catalogue) -> Iterator[tuple[str, Dimensionless]]:
     """Yield the numbers of all runs and of public models with known runs, by name."""
     for run in planned.runs:
         phases = [(part.first, part.schedule, part.optimizer) for part in run.lineage]

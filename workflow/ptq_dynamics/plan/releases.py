@@ -13,16 +13,16 @@ from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import Entry, Lock, Wanted
 from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
 from ptq_dynamics.train.architectures import Architecture
-from ptq_dynamics.train.averages import Point
-from ptq_dynamics.train.fetch import FetchSettings, Revision
-from ptq_dynamics.train.local import LocalSettings
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Schedule
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.cosine import Cosine
 from ptq_dynamics.train.schedules.stage import StageSchedule
 from ptq_dynamics.train.schedules.wsd import Wsd
-from ptq_dynamics.train.trajectory import Checkpoint
+from ptq_dynamics.trajectories.averages import Point
+from ptq_dynamics.trajectories.fetch import FetchSettings, Revision
+from ptq_dynamics.trajectories.local import LocalSettings
+from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 
 class ReleasedRevision(NamedTuple):
@@ -38,7 +38,7 @@ class Public:
     """Released checkpoints, `revisions` of a repository by name, of one phase. Tables show its name
     `called`. Before the step `first`, the `earlier` schedule of the trunk applies."""
 
-    stage: ClassVar[str] = "train.fetch"
+    stage: ClassVar[str] = "trajectories.fetch"
 
     family: str
     repository: str

@@ -7,9 +7,9 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config, Figure, require
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.plan import miniatures, own_checkpoints, releases
+from ptq_dynamics.plan.catalogue import Catalogue, Entry
 from ptq_dynamics.plan.planned import Basis
 from ptq_dynamics.plan.releases import Public
-from ptq_dynamics.plan.trajectories import Entry, Trajectories
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Resolved:
         """All entries of trajectories by name."""
         return {**self.config.runs.runs, **self.public, **self.config.runs.averages}
 
-    def trajectories(self) -> Trajectories:
+    def trajectories(self) -> Catalogue:
         """Return the planned trajectories."""
         choice, runs = self.config.choice, self.config.runs
         seeds = tuple(dict.fromkeys((choice.seed, *choice.more_seeds)))
-        return Trajectories(Basis(self.config.scale, runs.defaults, seeds), self.entries)
+        return Catalogue(Basis(self.config.scale, runs.defaults, seeds), self.entries)
 
 
 def resolve(config: Config) -> Resolved:

@@ -6,12 +6,12 @@ from itertools import product
 from ptq_dynamics.claims.definitions import TableQuery
 from ptq_dynamics.config import Figure
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
+from ptq_dynamics.plan.catalogue import Catalogue
 from ptq_dynamics.plan.planned_branches import PlannedBranch
 from ptq_dynamics.plan.site import Site
-from ptq_dynamics.plan.trajectories import Trajectories
 
 
-def rows(planned: Trajectories, table: TableQuery, figure: Figure) -> Iterator[tuple[str, str]]:
+def rows(planned: Catalogue, table: TableQuery, figure: Figure) -> Iterator[tuple[str, str]]:
     """Yield the trajectories that a table shows of a figure, each after its curve's label."""
     for label, members in figure.curves.items():
         for name in members:

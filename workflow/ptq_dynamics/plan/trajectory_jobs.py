@@ -11,8 +11,9 @@ from ptq_dynamics.plan.planned_averages import PlannedAverage
 from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.plan.releases import PlannedRelease
 from ptq_dynamics.plan.site import Planner
-from ptq_dynamics.train.averages.merges import Merge
-from ptq_dynamics.train.settings import AverageSettings, ChoosingText, TrainSettings
+from ptq_dynamics.train.settings import TrainSettings
+from ptq_dynamics.trajectories.averages import AverageSettings, ChoosingText
+from ptq_dynamics.trajectories.averages.merges import Merge
 
 
 class TrajectoryJobs(Planner):

@@ -38,7 +38,7 @@ from ptq_dynamics.provenance.archive import (
     packed,
 )
 from ptq_dynamics.provenance.state import Finding, find
-from ptq_dynamics.train.trajectory import CURVE
+from ptq_dynamics.trajectories.trajectory import CURVE
 
 # Files of raw results that figures, claims and tables read.
 MEASURED = {LOSSES, OUTCOMES, VALUES, LAYERS, CURVE, SCORES, POINTS, GRID}

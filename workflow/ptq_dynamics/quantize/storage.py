@@ -22,7 +22,7 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models import packed
 from ptq_dynamics.models.packed import COMPRESSED, GPTQ, SCALING, Grid, unscaled_weight
 from ptq_dynamics.quantize.methods import Quantized
-from ptq_dynamics.train.weights import Weights
+from ptq_dynamics.trajectories.weights import Weights
 
 INDEX = "model.safetensors.index.json"
 # The files of these models use other names for layers of experts than transformers does.

@@ -1,8 +1,6 @@
-"""Settings of the stages `train.train` and `train.average`."""
+"""Settings of the stage `train.train`."""
 
-from typing import Annotated, Literal, NamedTuple
-
-from pydantic import Field
+from typing import Literal
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.train.architectures import AnyArchitecture
@@ -39,35 +37,3 @@ class TrainSettings(Strict):
     checkpoint_steps: tuple[int, ...]
     state_steps: tuple[int, ...]
     log_every: int
-
-
-class Member(NamedTuple):
-    """A checkpoint of the input `source`, and its weight in a mean."""
-
-    source: str
-    checkpoint: str
-    weight: float
-
-
-class Mean(NamedTuple):
-    """A weighted mean of checkpoints, saved like the last one of its members."""
-
-    id: str
-    step: int | None
-    members: tuple[Member, ...]
-
-
-class ChoosingText(NamedTuple):
-    """Text that chooses the members of a soup: `blocks` of `context` tokens, `batch` at once."""
-
-    context: int
-    blocks: int
-    batch: int
-
-
-class AverageSettings(Strict):
-    """Means of checkpoints of the inputs, all of one phase; with a `choice`, greedy soups."""
-
-    phase: Literal["average", "interpolation"]
-    means: tuple[Mean, ...]
-    choice: Annotated[ChoosingText | None, Field(exclude_if=lambda choice: choice is None)] = None

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.train import processes, trajectory
+from ptq_dynamics.train import processes
 from ptq_dynamics.train.objectives import Batches
 from ptq_dynamics.train.settings import TrainSettings
 from ptq_dynamics.train.trainer import Trainer, state_name
-from ptq_dynamics.train.trajectory import CURVE, Trajectory, step_id
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory, step_id
 
 RESUMABLE = True
 STATES = "state-*.safetensors"

@@ -22,7 +22,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.train import processes
 from ptq_dynamics.train.objectives import Objective, Slope, Sloped
 from ptq_dynamics.train.settings import TRAINING, TrainSettings
-from ptq_dynamics.train.trajectory import CURVE, Checkpoint, step_id
+from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, step_id
 
 COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
 

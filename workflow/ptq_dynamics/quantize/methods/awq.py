@@ -56,7 +56,7 @@ class Awq(InProcess, Calibrated, Grouped):
 
         from ptq_dynamics import models
         from ptq_dynamics.quantize.storage import on_grids
-        from ptq_dynamics.train.weights import Weights
+        from ptq_dynamics.trajectories.weights import Weights
 
         model = models.load(folder)
         # AWQ scales norms and biases, too.

@@ -12,11 +12,11 @@ from torch import Tensor
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.train import trajectory
-from ptq_dynamics.train.ingredients import require_one_model
-from ptq_dynamics.train.settings import AverageSettings, ChoosingText
-from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
-from ptq_dynamics.train.weights import Weights
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.averages import AverageSettings, ChoosingText
+from ptq_dynamics.trajectories.ingredients import require_one_model
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.trajectories.weights import Weights
 
 
 def run(context: Context[AverageSettings]) -> Mapping[str, object]:

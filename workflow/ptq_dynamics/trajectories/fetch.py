@@ -13,7 +13,7 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import PICKLED, HubFile, Source, obtain
-from ptq_dynamics.train import olmo_format, trajectory
+from ptq_dynamics.trajectories import olmo_format, trajectory
 
 RESUMABLE = True
 

@@ -11,12 +11,12 @@ from ptq_dynamics.plan.planned_branches import PlannedBranch
 from ptq_dynamics.plan.planned_miniatures import PlannedMiniature, PlannedPhase, PlannedStage
 from ptq_dynamics.plan.planned_runs import PlannedRun, PlannedTrunk
 from ptq_dynamics.plan.releases import PlannedRelease, Public
-from ptq_dynamics.train.averages import Average
+from ptq_dynamics.trajectories.averages import Average
 
 Entry = Run | Public | Average
 
 
-class Trajectories(Mapping[str, PlannedTrajectory]):
+class Catalogue(Mapping[str, PlannedTrajectory]):
     """Planned trajectories by name. Their sources must exist, and none may be its own source."""
 
     def __init__(self, basis: Basis, entries: Mapping[str, Entry]) -> None:

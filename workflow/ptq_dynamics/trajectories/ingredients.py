@@ -9,7 +9,7 @@ from pathlib import Path
 from ptq_dynamics import models
 from ptq_dynamics.base.checkpoints import CONFIG
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.train.weights import Weights
+from ptq_dynamics.trajectories.weights import Weights
 
 # Entries of configurations that change no loss. Types of tensors are compared in their files.
 HARMLESS = re.compile(

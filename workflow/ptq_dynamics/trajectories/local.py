@@ -9,7 +9,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
-from ptq_dynamics.train import trajectory
+from ptq_dynamics.trajectories import trajectory
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Once, Share
-from ptq_dynamics.train.averages import OfOne, SourcePoints, Steps, mean_of
-from ptq_dynamics.train.settings import Mean, Member
+from ptq_dynamics.trajectories.averages import Mean, Member, OfOne, SourcePoints, Steps, mean_of
 
 # A checkpoint this many memories old weighs 2e-9 of the last one, below float32's resolution.
 FORGOTTEN = 20

@@ -1,4 +1,4 @@
-"""Averages of checkpoints, written by the stage `train.average`."""
+"""Averages of checkpoints, written by the stage `trajectories.average`."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,38 @@ from pydantic import Field
 
 from ptq_dynamics.base.components import OneOf, found
 from ptq_dynamics.base.fields import Share, Strict
-from ptq_dynamics.train.settings import Mean, Member
+
+
+class Member(NamedTuple):
+    """A checkpoint of the input `source`, and its weight in a mean."""
+
+    source: str
+    checkpoint: str
+    weight: float
+
+
+class Mean(NamedTuple):
+    """A weighted mean of checkpoints, saved like the last one of its members."""
+
+    id: str
+    step: int | None
+    members: tuple[Member, ...]
+
+
+class ChoosingText(NamedTuple):
+    """Text that chooses the members of a soup: `blocks` of `context` tokens, `batch` at once."""
+
+    context: int
+    blocks: int
+    batch: int
+
+
+class AverageSettings(Strict):
+    """Means of checkpoints of the inputs, all of one phase; with a `choice`, greedy soups."""
+
+    phase: Literal["average", "interpolation"]
+    means: tuple[Mean, ...]
+    choice: Annotated[ChoosingText | None, Field(exclude_if=lambda choice: choice is None)] = None
 
 
 class Point(NamedTuple):
