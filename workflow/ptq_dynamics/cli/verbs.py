@@ -286,14 +286,29 @@ def release(
     scale: Scale = None,
     figures: Figures = None,
     more_seeds: Annotated[str | None, Option(help="default: the scale's release_seeds")] = None,
+    build: Annotated[
+        bool, Option("--build", help="first build and audit all, then update README")
+    ] = False,
 ) -> bool:
     """Write the released files of a scale, from a clean commit.
 
     Example: ptq-dynamics release --scale smoke"""
-    from ptq_dynamics.provenance.released import release
+    from ptq_dynamics.cli import readme
+    from ptq_dynamics.provenance.released import release, require_clean
 
-    seeds = more_seeds or " ".join(map(str, chosen.load(scale=scale).scale.release_seeds))
-    plan = chosen.plan(scale=scale, figures=figures, more_seeds=seeds or None)
-    place, count = release(plan)
+    configured = chosen.load(scale=scale)
+    seeds = more_seeds or " ".join(map(str, configured.scale.release_seeds))
+    choice = {"scale": configured.choice.scale}
+    choice |= {"figures": figures} if figures else {}
+    choice |= {"more_seeds": seeds} if seeds else {}
+    if build:
+        require_clean()
+        targets = ("figures", *OTHERS)
+        chosen.build(Path(), targets, chosen.profile("default"), **choice)
+        if not audit(configured.choice.scale):
+            return False
+    place, count = release(chosen.plan(**choice))
     print(f"{place}: {count} results, {place.stat().st_size / 1e6:.1f} MB")
+    if build:
+        readme.update()
     return True

@@ -59,7 +59,7 @@ class Backends(Strict):
 
 
 class Sweep(Strict):
-    """Changes of `candidates` to the file of a scale. `make sweep` compares the last losses of
+    """Changes of `candidates` to the file of a scale. `dev sweep` compares the last losses of
     `runs`, and whether `trunk` still learns."""
 
     scale: Name

@@ -87,6 +87,12 @@ def write_sums(scale: str) -> None:
     write_atomically(folders(scale)[0] / SUMS, "".join(_sums(scale)))
 
 
+def require_clean() -> None:
+    """Raise `Problem` if the working tree has edits."""
+    if machine.read_commit(".").dirty:
+        raise Problem("the working tree is no clean commit; commit its edits, then release")
+
+
 def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
     """Raise `Problem` unless one clean commit of the branch can build all results again."""
     if stale := [e for e in find(plan, jobs, deep=True) if e.state != "up to date"]:
@@ -96,8 +102,7 @@ def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
         named = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))["version"]
         if named != __version__:
             raise Problem(f"{name} has version {named}, and the package has {__version__}; edit it")
-    if machine.read_commit(".").dirty:
-        raise Problem("the working tree is no clean commit; commit its edits, then release")
+    require_clean()
     known, gap = machine.history()
     if gap:
         raise Problem(f"commits of records cannot be verified: {gap}, then release")
