@@ -99,15 +99,20 @@ def of_claims(title: str, judged: Sequence[Judged]) -> Table:
     rows = list[dict[str, Cell]]()
     for claim in judged:
         about = {"No.": str(claim["number"] or ""), "Claim": claim["says"]}
-        about["Outcome"] = claim["outcome"] + (f" ({claim['why']})" if "why" in claim else "")
+        seeds = claim.get("seeds_needed", "")
+        why = claim.get("why") or (seeds and f"about {seeds} seeds would decide")
+        about["Outcome"] = claim["outcome"] + (f" ({why})" if why else "")
         empty: Measured = {"says": "", "unit": "", "published": None}
         for row in claim["rows"] or [empty]:
             numbers = {"Published": row["published"], "Measured": row.get("value")}
             numbers |= {"From": row.get("low"), "To": row.get("high")}
             numbers |= {"Smallest effect seen": row.get("smallest")}
+            if outcome := row.get("outcome"):
+                about = {**about, "Outcome": f"deployed: {outcome}"}
             rows.append({**about, "Number": row["says"], "Unit": row["unit"] or "ratio"})
             rows[-1] |= {head: None if n is None else Number(n) for head, n in numbers.items()}
-            covers = "covers the published value" if row.get("covers") else ""
-            rows[-1]["Remark"] = row.get("why", "") or covers
+            is_alike = claim["expected"] == "alike" and row is claim["rows"][0]
+            excluded = is_alike and not row.get("low", 0) <= 1 <= row.get("high", np.inf)
+            rows[-1]["Remark"] = row.get("why", "") or "no change is excluded" * excluded
             about = dict.fromkeys(about, "")
     return Table(title, [*rows[0]] if rows else [], [[*row.values()] for row in rows])
