@@ -152,3 +152,20 @@ class TablesSettings(Strict):
     tables: tuple[Filled, ...]
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
+
+
+class Rung(Strict):
+    """A number of a claim, by the beginning of its words, and its label in the plot."""
+
+    claim: str
+    number: str
+    label: str
+
+
+class Ladder(Strict):
+    """Numbers over scales, and for a larger scale the two that predict it. `published_at` is the
+    scale of the published values."""
+
+    numbers: tuple[Rung, ...]
+    predictions: dict[str, tuple[str, str]]
+    published_at: str

@@ -54,11 +54,11 @@ def forest(scales: Mapping[str, Sequence[Judged]]) -> Figure:
     return figure
 
 
-def write(figure: Figure, folder: Path) -> None:
-    """Write the plot as PDF and PNG, without dates."""
+def write(figure: Figure, folder: Path, name: str = FOREST) -> None:
+    """Write a plot as PDF and PNG, without dates."""
     for kind in PICTURES:
         undated = {"CreationDate": None} if kind == "pdf" else {}
-        figure.savefig(folder / f"{FOREST}.{kind}", metadata=undated)
+        figure.savefig(folder / f"{name}.{kind}", metadata=undated)
 
 
 def _outcome(claim: Judged) -> str:
