@@ -25,8 +25,10 @@ from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples, ratio
+from ptq_dynamics.config import read
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.measure.series import Series
+from support import ROOT
 
 BLOCKS = 64
 SEEDS = (1,)
@@ -210,6 +212,13 @@ def test_higher_errors_may_come_with_a_lower_loss_after_quantization():
         points[name].losses[-1] = 3.8
     rows = judge_all(asked(), points)["rise-in-decay"]["rows"]
     assert [row["outcome"] for row in rows if "outcome" in row] == ["higher"]
+
+
+def test_the_numbers_of_the_ladder_are_numbers_of_claims():
+    found = judge_all(asked(), published())
+    for rung in read(ROOT / "config/ladder.yaml", "ladder").numbers:
+        rows = [row for row in found[rung.claim]["rows"] if row["says"].startswith(rung.number)]
+        assert len(rows) in (1, 2), rung
 
 
 def test_seeds_needed_are_those_of_a_t_test():

@@ -117,7 +117,7 @@ class TableQuery(Strict):
     """A table. Kind `claims` has a row for each number of each claim. Other kinds have a row for
     each trajectory of some figures, or only for `branches`. Kind `runs` gives tokens, loss and
     errors at the branch point and at the end. `equal_loss` adds the errors at the highest final
-    loss of the rows. A build of all figures measures all rows under the `quantizers`. Kind `tasks`
+    loss of the rows, and `carried` the loss that the blocks carry at the end. A build of all figures measures all rows under the `quantizers`. Kind `tasks`
     gives final accuracies and their degradation."""
 
     kind: Literal["runs", "tasks", "claims"]
@@ -125,6 +125,7 @@ class TableQuery(Strict):
     figures: Listed = ()
     branches: bool = False
     equal_loss: bool = False
+    carried: bool = False
     quantizers: Listed = ()
 
 

@@ -30,7 +30,7 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.measurements import Inputs
 
 LEVEL, POWER, MOST_SEEDS = 0.05, 0.8, 1000
-INFINITE = 1e100  # a larger ratio has no finite value
+INFINITE = 1e30  # a larger ratio has no finite value
 # Outcomes of a claim in one build.
 AGREES, OPPOSES, UNRESOLVED = "agrees", "opposes", "unresolved"
 NOT_TESTABLE, NOT_MEASURED = "not testable", "not measured"
@@ -139,7 +139,7 @@ def _measured(row: Row, missing: list[str]) -> Measured:
         return {**stated, "why": missing[0] if missing else "it has no finite value"}
     if np.isnan(others).any() or np.ptp(others) <= 1e-11 * abs(value):
         return {**stated, "value": value, "why": "its error is not known"}
-    others = np.clip(others, -10 * INFINITE, 10 * INFINITE)
+    others = np.clip(others, -(INFINITE**2), INFINITE**2)
     low, high = np.quantile(others, [LEVEL / 2, 1 - LEVEL / 2])
     if not low <= value <= high or low < -INFINITE:
         return {**stated, "why": "its divisor cannot be distinguished from zero"}
