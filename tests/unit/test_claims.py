@@ -217,8 +217,7 @@ def test_higher_errors_may_come_with_a_lower_loss_after_quantization():
 def test_the_numbers_of_the_ladder_are_numbers_of_claims():
     found = judge_all(asked(), published())
     for rung in read(ROOT / "config/ladder.yaml", "ladder").numbers:
-        rows = [row for row in found[rung.claim]["rows"] if row["says"].startswith(rung.number)]
-        assert len(rows) in (1, 2), rung
+        assert rung.number in [row["says"] for row in found[rung.claim]["rows"]]
 
 
 def test_seeds_needed_are_those_of_a_t_test():

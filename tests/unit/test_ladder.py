@@ -9,8 +9,8 @@ from ptq_dynamics.claims.ladder import Point, extrapolated, plot, points, table
 SIZES = {"small": 10_000, "middle": 100_000, "large": 10_000_000, "paper": 10**8}
 LADDER = {
     "numbers": [
-        {"claim": "rise", "number": "4-bit", "label": "rise"},
-        {"claim": "rise", "number": "loss", "label": "gap"},
+        {"claim": "rise", "number": "4-bit error", "label": "rise"},
+        {"claim": "rise", "number": "loss: a − b", "label": "gap"},
     ],
     "predictions": {"large": ["small", "middle"]},
     "published_at": "paper",

@@ -117,8 +117,9 @@ class TableQuery(Strict):
     """A table. Kind `claims` has a row for each number of each claim. Other kinds have a row for
     each trajectory of some figures, or only for `branches`. Kind `runs` gives tokens, loss and
     errors at the branch point and at the end. `equal_loss` adds the errors at the highest final
-    loss of the rows, and `carried` the loss that the blocks carry at the end. A build of all figures measures all rows under the `quantizers`. Kind `tasks`
-    gives final accuracies and their degradation."""
+    loss of the rows, and `carried` the loss that the blocks carry at the end. A build of all
+    figures measures all rows under the `quantizers`. Kind `tasks` gives final accuracies and their
+    degradation."""
 
     kind: Literal["runs", "tasks", "claims"]
     title: str
@@ -156,7 +157,7 @@ class TablesSettings(Strict):
 
 
 class Rung(Strict):
-    """A number of a claim, by the beginning of its words, and its label in the plot."""
+    """A number of a claim, by its words, and its label in the plot."""
 
     claim: str
     number: str

@@ -40,7 +40,7 @@ def points(
         for scale, claims in scales.items():
             of_claim = (claim["rows"] for claim in claims if claim["name"] == rung.claim)
             for row in chain.from_iterable(of_claim):
-                if not row["says"].startswith(rung.number):
+                if row["says"] != rung.number:
                     continue
                 empty = Point(rung.label, row["unit"], scale, sizes[scale], "measured", nan)
                 if "value" in row:
