@@ -24,7 +24,7 @@ from ptq_dynamics.claims.definitions import ClaimsSettings, Row, Told
 from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
-from ptq_dynamics.claims.samples import Samples, ratio
+from ptq_dynamics.claims.samples import Samples
 from ptq_dynamics.config import read
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.measure.series import Series
@@ -193,12 +193,12 @@ def test_a_divisor_that_may_be_zero_leaves_an_interval_without_an_upper_end():
     noise = np.random.default_rng(1).standard_normal((2, REPLICATES))
     noise[:, 0] = 0
     above, under = 3 + 0.1 * noise[0], 0.5 + 0.4 * noise[1]
-    row = judge._measured(Row("", ratio(above, under)), [])
+    row = judge._measured(Row("", Samples.ratio(above, under)), [])
     assert row["value"] == 6 and row["low"] == pytest.approx(2.3, rel=0.1) and "high" not in row
     assert "no upper end" in row["why"]
-    sure = judge._measured(Row("", ratio(above, above + 1)), [])
+    sure = judge._measured(Row("", Samples.ratio(above, above + 1)), [])
     assert sure["low"] < 0.75 < sure["high"]
-    lost = judge._measured(Row("", ratio(0.5 + noise[0], under)), [])
+    lost = judge._measured(Row("", Samples.ratio(0.5 + noise[0], under)), [])
     assert "low" not in lost and "divisor" in lost["why"]
 
 

@@ -23,7 +23,6 @@ from ptq_dynamics.claims.controlled import (
 )
 from ptq_dynamics.claims.definitions import Claim, Row
 from ptq_dynamics.claims.public import PUBLIC
-from ptq_dynamics.claims.samples import ratio
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def _at_equal_loss(
         np.sum([data.at_loss(pair[side], pair, quantizer) for pair in pairs], axis=0)
         for side in (0, 1)
     )
-    return Row(f"{BITS[quantizer]} error at equal loss: {beside}", ratio(other, plain))
+    return Row(f"{BITS[quantizer]} error at equal loss: {beside}", data.ratio(other, plain))
 
 
 def architectures(data: "Samples") -> Iterator[Row]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ptq_dynamics.claims.definitions import Claim, Row
-from ptq_dynamics.claims.samples import NOTHING, Sample, geometric, ratio
 from ptq_dynamics.figures.labels import short
 from ptq_dynamics.measure.names import (
     CARRIED,
@@ -24,7 +23,7 @@ from ptq_dynamics.measure.names import (
 )
 
 if TYPE_CHECKING:
-    from ptq_dynamics.claims.samples import Samples
+    from ptq_dynamics.claims.samples import Sample, Samples
 
 Q3, Q4 = "gptq-3bit", "gptq-4bit"
 BITS = {Q4: "4-bit", Q3: "3-bit"}
@@ -45,9 +44,9 @@ def in_decay(data: "Samples", what: str, *measured: str, published: float | None
     return Row(f"{what}: ends of cooldowns from 36k steps on / stable run", rise, published)
 
 
-def rises(data: "Samples", names: Sequence[str]) -> list[Sample]:
+def rises(data: "Samples", names: Sequence[str]) -> "list[Sample]":
     """Return 4-bit errors at the ends of cooldowns over those of the stable run at equal tokens."""
-    return [ratio(data.end(name, Q4), data.at(STABLE, Q4, end_of=name)) for name in names]
+    return [data.ratio(data.end(name, Q4), data.at(STABLE, Q4, end_of=name)) for name in names]
 
 
 def loss_gap(data: "Samples", label: str, name: str, other_label: str, other: str) -> Row:
@@ -81,7 +80,7 @@ def rise_in_decay(data: "Samples") -> Iterator[Row]:
     """The 4-bit error rises as the learning rate decays."""
     yield in_decay(data, "4-bit error", Q4, published=1.68)
     says = "4-bit error: ends of cooldowns from 36k steps on / stable run, each at equal tokens"
-    yield Row(says, geometric(rises(data, LATER)), 1.74)
+    yield Row(says, data.geometric(rises(data, LATER)), 1.74)
     published_rises = (2.05, 1.88, 1.71, 1.69, 1.69, 1.71)
     for name, rise, published in zip(RAINBOW, rises(data, RAINBOW), published_rises, strict=True):
         branch = f"cooldown from {int(name[-3:])}k steps"
@@ -93,12 +92,12 @@ def schedule_or_tokens(data: "Samples") -> Iterator[Row]:
     tokens = {name: data.number("tokens", name) for name in LATER[1:]}
     ends = {name: data.end(name, Q4) for name in LATER}
     twice = data.tenfold(tokens, [ends[name] for name in tokens]) ** log10(2)
-    last = geometric(rises(data, LATER[2:]))
+    last = data.geometric(rises(data, LATER[2:]))
     yield Row("4-bit error: effect of decay / effect of twice the tokens", last / twice, 1.63)
     yield Row("4-bit error: effect of decay at the last three cooldowns", last, 1.70)
     yield Row("4-bit error: effect of twice the tokens at the ends of cooldowns", twice, 1.04)
-    grown = ratio(ends[LATER[-1]], ends[LATER[0]])
-    both = geometric(rises(data, LATER)) / grown
+    grown = data.ratio(ends[LATER[-1]], ends[LATER[0]])
+    both = data.geometric(rises(data, LATER)) / grown
     yield Row("4-bit error: effect of decay / effect of tokens from 28B on", both, 1.70)
     yield Row("4-bit error: last end of a cooldown / end at 28B tokens", grown, 1.02)
 
@@ -107,15 +106,15 @@ def budget_independence(data: "Samples") -> Iterator[Row]:
     """The 4-bit error at the end of decay does not depend on the token budget."""
     grown = data.end(LATER[-2:], Q4) / data.end(LATER[:2], Q4)
     yield Row("4-bit error: ends at 82B and 100B / ends at 28B and 46B tokens", grown, 1.03)
-    grown = ratio(data.end(LATER, Q4), data.end(RAINBOW[0], Q4))
+    grown = data.ratio(data.end(LATER, Q4), data.end(RAINBOW[0], Q4))
     yield Row("4-bit error: ends from 28B tokens on / end at 10B", grown, 1.10)
 
 
 def constant_rate(data: "Samples") -> Iterator[Row]:
     """The 4-bit error rises at a constant rate as well."""
-    grown = ratio(data.over(STABLE, Q4), data.at(STABLE, Q4, share=0.1))
+    grown = data.ratio(data.over(STABLE, Q4), data.at(STABLE, Q4, share=0.1))
     yield Row("4-bit error of the stable run: last third / 10 % of its tokens", grown, 1.32)
-    gained = ratio(data.end(LATER[-1], Q4), data.at(LATER[-1], Q4, share=0))
+    gained = data.ratio(data.end(LATER[-1], Q4), data.at(LATER[-1], Q4, share=0))
     yield Row("4-bit error: end of the last cooldown / its beginning", gained, 1.71)
 
 
@@ -147,7 +146,7 @@ def unstable_rates(data: "Samples") -> Iterator[Row]:
     for quantizer, bits in BITS.items():
         less, more = (data.at_loss(name, both, quantizer) for name in both)
         low, high = (called(data, name) for name in both)
-        yield Row(f"{bits} error at equal loss: rate {high} / {low}", ratio(more, less))
+        yield Row(f"{bits} error at equal loss: rate {high} / {low}", data.ratio(more, less))
 
 
 def averaging(data: "Samples") -> Iterator[Row]:
@@ -180,11 +179,11 @@ def kumar(data: "Samples") -> Iterator[Row]:
         first, last = (data.end(f"kumar-{size}-{run}", Q3, INCREASE) for run in runs)
         grown[size, kind] = first, last
     (first, last), (wsd_first, wsd_last) = grown["160m", "cosine"], grown["160m", "WSD"]
-    growth = ratio(last * wsd_first, first * wsd_last)
+    growth = data.ratio(last * wsd_first, first * wsd_last)
     yield Row("growth of the 3-bit δ with the budget, 160M: cosine / WSD", growth)
     for (size, kind), (first, last) in grown.items():
         says = f"3-bit δ, {size.upper()}, {kind}: longest budget / second"
-        yield Row(says, ratio(last, first))
+        yield Row(says, data.ratio(last, first))
 
 
 def cosine(data: "Samples") -> Iterator[Row]:
@@ -199,10 +198,10 @@ def cosine(data: "Samples") -> Iterator[Row]:
     says = f"4-bit error: effect of a tenfold peak rate / effect of a tenfold horizon, {counted}"
     if len(count) < 2:
         data.missing.append(f"fewer than two {counted}")
-        yield Row(says, NOTHING)
+        yield Row(says, data.tenfold({}, []))
         return
-    over_horizons = [geometric([errors[h, rate] for h in count]) for rate in rates]
-    over_rates = [geometric([errors[h, rate] for rate in rates]) for h in count]
+    over_horizons = [data.geometric([errors[h, rate] for h in count]) for rate in rates]
+    over_rates = [data.geometric([errors[h, rate] for rate in rates]) for h in count]
     peaks = rates_of(data, [names["190", rate] for rate in rates])
     tokens = {h: data.number("tokens", names[h, rates[0]]) for h in count}
     rate, horizon = data.tenfold(peaks, over_horizons), data.tenfold(tokens, over_rates)

@@ -12,7 +12,7 @@ from ptq_dynamics.claims.public import SIZES, ingredients
 from ptq_dynamics.measure.names import LOSS
 
 if TYPE_CHECKING:
-    from ptq_dynamics.claims.samples import Samples
+    from ptq_dynamics.claims.samples import Sample, Samples
 
 DECAY = "ends of cooldowns / stable run, at equal tokens"
 
@@ -27,86 +27,71 @@ class Contrast(NamedTuple):
     under: Sequence[str]
     share: float | None = 1.0
 
-    def ratio(self, data: "Samples", quantizer: str) -> np.ndarray:
+    def ratio(self, data: "Samples", quantizer: str) -> "Sample":
         """Return the ratio under a quantizer."""
         above = [data.end(name, quantizer, LOSS) for name in self.above]
         if self.share is None:
-            (run,) = self.under
-            under = [data.at(run, quantizer, LOSS, end_of=name) for name in self.above]
+            at = [(self.under[0], name) for name in self.above]
+            under = [data.at(name, quantizer, LOSS, end_of=other) for name, other in at]
         else:
             under = [data.at(name, quantizer, LOSS, share=self.share) for name in self.under]
         return np.asarray(np.exp(np.mean(above, axis=0) - np.mean(under, axis=0)))
 
 
-def decay(says: str, quantizers: Sequence[str], *runs: str) -> Contrast:
-    """Return the contrast of the ends of decays with their beginnings."""
-    return Contrast(f"{says}end of decay / its beginning", quantizers, runs, runs, 0.0)
-
-
-BOTH = (*BITS,)
-CONTRASTS: dict[str, list[Contrast]] = {
-    "rise-in-decay": [Contrast(DECAY, [Q4], LATER, [STABLE], None)],
-    "budget-independence": [
-        Contrast("ends at 82B and 100B / at 28B and 46B tokens", [Q4], LATER[-2:], LATER[:2])
-    ],
-    "constant-rate": [Contrast("end / 10 % of the tokens", [Q4], [STABLE], [STABLE], 0.1)],
-    "other-quantizers": [Contrast(DECAY, ["awq-4bit"], LATER, [STABLE], None)],
-    "peak-rate": [
-        Contrast("rate 3e-3 / 3e-4", BOTH, [RATES[2]], [RATES[0]]),
-        Contrast("rate 1e-2 / 3e-3", BOTH, [RATES[3]], [RATES[2]]),
-    ],
-    "unstable-rates": [Contrast("rate 3e-2 / 1e-2", BOTH, ["wsd-3e-2"], ["wsd-1e-2"])],
-    "kumar": [
-        Contrast(
-            "160M, longest budget: cosine / WSD",
-            [Q3],
-            ["kumar-160m-cosine-99.5-to-0"],
-            ["kumar-160m-wsd-89.5"],
-        )
-    ],
-    "cosine": [
-        Contrast("rate 3e-3 / 6e-4, 190k steps", [Q4], ["cosine-190-3e-3"], ["cosine-190-6e-4"])
-    ],
-    "weight-decay": [
-        Contrast("λ 0.01 / 0.001", BOTH, ["decay-lambda-0.01"], ["decay-lambda-0.001"])
-    ],
-    "adamc": [Contrast("AdamC / AdamW", [Q4], ["adamc-3e-3"], ["wsd-3e-3"])],
-    "smollm3": [decay("", BOTH, "smollm3-decay")],
-    "olmo2": [
-        Contrast(
-            f"{size.upper()}, ends of stage 2 / end of stage 1",
-            [Q3],
-            ingredients(size),
-            [f"olmo2-{size}"],
-        )
-        for size in SIZES
-    ],
-    "apertus-and-amber": [decay("Apertus, ", BOTH, "apertus-decay")],
-    "opensci": [decay("both sizes, ", [Q4], "opensci-1.3b-decay", "opensci-1.7b-decay")],
-    "rate-of-7b": [
-        Contrast(
-            "rate 1.2e-3 / 3e-4", BOTH, ["olmo2-7b-lr-12e-4-decay"], ["olmo2-7b-lr-3e-4-decay"]
-        )
-    ],
-    "flat-objectives": [Contrast("mean of five objectives / plain loss", [Q3], FLAT, [ADAMW])],
-    "architectures": [
-        Contrast(f"{n}, last cooldown / stable run", [Q4], [f"{n}-rainbow-172"], [f"{n}-constant"])
-        for n in ("moe", "mamba")
-    ],
-    "optimizers": [
-        Contrast(f"{label} / AdamW", BOTH, [name], [ADAMW]) for name, label in OPTIMIZERS.items()
-    ],
-    "decay-length": [Contrast("decay over 40 % / 5 %", BOTH, ["cooldown-40"], ["cooldown-5"])],
-    "averages": [
-        Contrast("LAWA and exponential / decayed run", BOTH, ("lawa-20", *EXPONENTIAL), [ADAMW])
-    ],
-    "newer-quantizers": [Contrast(DECAY, NEWER, COOLED, [STABLE], None)],
-}
+def contrasts() -> dict[str, list[Contrast]]:
+    """Return the contrasts beside claims, by the claim's name."""
+    both = (*BITS,)
+    late, early, low, rate, high = LATER[-2:], LATER[:2], RATES[0], RATES[2], RATES[3]
+    smollm3, apertus = ["smollm3-decay"], ["apertus-decay"]
+    opensci = ["opensci-1.3b-decay", "opensci-1.7b-decay"]
+    cosine, wsd = ["kumar-160m-cosine-99.5-to-0"], ["kumar-160m-wsd-89.5"]
+    of_7b = ["olmo2-7b-lr-12e-4-decay"], ["olmo2-7b-lr-3e-4-decay"]
+    one = {
+        "rise-in-decay": Contrast(DECAY, [Q4], LATER, [STABLE], None),
+        "budget-independence": Contrast("at 82B, 100B / at 28B, 46B tokens", [Q4], late, early),
+        "constant-rate": Contrast("end / 10 % of the tokens", [Q4], [STABLE], [STABLE], 0.1),
+        "other-quantizers": Contrast(DECAY, ["awq-4bit"], LATER, [STABLE], None),
+        "unstable-rates": Contrast("rate 3e-2 / 1e-2", both, ["wsd-3e-2"], ["wsd-1e-2"]),
+        "kumar": Contrast("160M, longest budget: cosine / WSD", [Q3], cosine, wsd),
+        "cosine": Contrast("rate 3e-3 / 6e-4", [Q4], ["cosine-190-3e-3"], ["cosine-190-6e-4"]),
+        "weight-decay": Contrast(
+            "λ 0.01 / 0.001", both, ["decay-lambda-0.01"], ["decay-lambda-0.001"]
+        ),
+        "adamc": Contrast("AdamC / AdamW", [Q4], ["adamc-3e-3"], ["wsd-3e-3"]),
+        "smollm3": Contrast("end of decay / its beginning", both, smollm3, smollm3, 0.0),
+        "apertus-and-amber": Contrast("Apertus, end of decay / start", both, apertus, apertus, 0.0),
+        "opensci": Contrast("both sizes, end of decay / start", [Q4], opensci, opensci, 0.0),
+        "rate-of-7b": Contrast("rate 1.2e-3 / 3e-4", both, *of_7b),
+        "flat-objectives": Contrast("five objectives / plain loss", [Q3], FLAT, [ADAMW]),
+        "decay-length": Contrast("decay over 40 % / 5 %", both, ["cooldown-40"], ["cooldown-5"]),
+        "averages": Contrast(
+            "LAWA and exponential / decayed run", both, ("lawa-20", *EXPONENTIAL), [ADAMW]
+        ),
+        "newer-quantizers": Contrast(DECAY, NEWER, COOLED, [STABLE], None),
+    }
+    several = {
+        "peak-rate": [
+            Contrast("rate 3e-3 / 3e-4", both, [rate], [low]),
+            Contrast("rate 1e-2 / 3e-3", both, [high], [rate]),
+        ],
+        "olmo2": [
+            Contrast(f"{n}, ends of stage 2 / stage 1", [Q3], ingredients(n), [f"olmo2-{n}"])
+            for n in SIZES
+        ],
+        "architectures": [
+            Contrast(f"{n}, end / stable run", [Q4], [f"{n}-rainbow-172"], [f"{n}-constant"])
+            for n in ("moe", "mamba")
+        ],
+        "optimizers": [
+            Contrast(f"{label} / AdamW", both, [n], [ADAMW]) for n, label in OPTIMIZERS.items()
+        ],
+    }
+    return {claim: [contrast] for claim, contrast in one.items()} | several
 
 
 def rows(data: "Samples", claim: str) -> Iterator[Row]:
     """Yield the deployed ratios beside a claim."""
-    for contrast in CONTRASTS.get(claim, []):
+    for contrast in contrasts().get(claim, []):
         for quantizer in contrast.quantizers:
             says = f"perplexity under {quantizer}: {contrast.says}"
             yield Row(says, contrast.ratio(data, quantizer), deployed=True)

@@ -24,20 +24,6 @@ FEW = 3  # least number of checkpoints that are resampled
 ROUNDING = 1e-9  # relative tolerance of comparisons of tokens
 
 
-def ratio(above: Sample, under: Sample) -> Sample:
-    """Return a ratio whose replicates are infinite where the divisor is not positive, so that
-    their percentiles are the ends of Fieller's set."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        quotient = np.where(under <= 0, np.copysign(np.inf, above), above / under)
-        quotient[0] = above[0] / under[0]
-    return np.where(np.isnan(above) | np.isnan(under), np.nan, quotient)
-
-
-def geometric(samples: Sequence[Sample]) -> Sample:
-    """Return the geometric mean of samples; smaller values than `law.SMALLEST` count as this."""
-    return np.asarray(np.exp(np.mean(np.log(np.maximum(samples, law.SMALLEST)), axis=0)))
-
-
 @dataclass
 class Samples:
     """Means over seeds. A missing number is NaN, and `missing` lists the reason."""
@@ -190,6 +176,20 @@ class Samples:
             self.missing.append(f"the distance of {name} under {quantizer} is not measured")
             return NOTHING
         return np.full(REPLICATES, float(planes[0].facts["distance_quantized"]))
+
+    @staticmethod
+    def ratio(above: Sample, under: Sample) -> Sample:
+        """Return a ratio whose replicates are infinite where the divisor is not positive, so that
+        their percentiles are the ends of Fieller's set."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            quotient = np.where(under <= 0, np.copysign(np.inf, above), above / under)
+            quotient[0] = above[0] / under[0]
+        return np.where(np.isnan(above) | np.isnan(under), np.nan, quotient)
+
+    @staticmethod
+    def geometric(samples: Sequence[Sample]) -> Sample:
+        """Return the geometric mean; smaller values than `law.SMALLEST` count as this."""
+        return np.asarray(np.exp(np.log(np.maximum(samples, law.SMALLEST)).mean(axis=0)))
 
     @staticmethod
     def tenfold(numbers: Mapping[str, float], values: Sequence[Sample]) -> Sample:
