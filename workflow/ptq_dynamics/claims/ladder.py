@@ -90,7 +90,7 @@ def plot(numbers: Sequence[Point]) -> Figure:
     sns.set_theme(style="ticks", rc=SETTINGS)
     rows = -(-len(labels) // COLUMNS)
     figure = Figure(figsize=(7.0, 2.0 * rows), layout="constrained")
-    panels = figure.subplots(rows, COLUMNS, squeeze=False).flat
+    panels = figure.subplots(rows, COLUMNS, squeeze=False, sharex=True).flat
     for label, axes in zip(labels, panels, strict=False):
         shown = [point for point in numbers if point.label == label]
         for point in shown:

@@ -63,12 +63,14 @@ def rungs(claims: Mapping[str, Sequence[Judged]]) -> list[Point]:
 
 
 def block(scales: list[str]) -> str:
-    """Return the README's plot of claims, and links to the releases."""
+    """Return the README's plots of claims and of the ladder, and links to the releases."""
     parts = [f"![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n"]
     for scale in scales:
         results, drawn = folders(scale)
         links = f"[figures]({drawn}/README.md), [all numbers]({results}/tables/claims.md)"
         parts.append(f"- Scale {scale}: {links}")
+    if Path(TOGETHER, f"{LADDER}.png").exists():
+        parts.append(f"\n![Claims over model sizes]({TOGETHER / LADDER}.png)")
     return "\n".join([*parts, ""])
 
 
