@@ -25,6 +25,7 @@ from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
+from ptq_dynamics.claims.tables import of_claims
 from ptq_dynamics.config import read
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.measure.series import Series
@@ -212,6 +213,17 @@ def test_higher_errors_may_come_with_a_lower_loss_after_quantization():
         points[name].losses[-1] = 3.8
     rows = judge_all(asked(), points)["rise-in-decay"]["rows"]
     assert [row["outcome"] for row in rows if "outcome" in row] == ["higher"]
+
+
+def test_the_table_tells_that_a_budget_matters_within_the_margin():
+    points = published()
+    for name in LATER[-2:]:
+        points[name].errors[Q4] = [1.22 * error for error in points[name].errors[Q4]]
+    found = judge_all(asked(), points, jitter=0.1)["budget-independence"]
+    assert found["outcome"] == "unresolved"
+    first, *others = of_claims("", [found]).rows
+    assert first[-1] == "no change is excluded" and not any(row[-1] for row in others)
+    assert [row[2].partition(":")[0] for row in others if row[2]] == ["deployed"]
 
 
 def test_the_numbers_of_the_ladder_are_numbers_of_claims():
