@@ -27,7 +27,7 @@ from support import plan
 from torch.nn.functional import cross_entropy
 from torch.utils.benchmark import Timer
 
-TURNS, SECONDS = 3, 8.0  # of each loop; at least the seconds that a turn is timed
+TURNS, SECONDS = 5, 5.0  # of each loop; at least the seconds that a turn is timed
 # At the rates of runs, random tokens lead to denormal numbers, with which a CPU is slow.
 RATE = 1e-3
 

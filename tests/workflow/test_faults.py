@@ -135,16 +135,6 @@ def running(snakemake, module):
     return found
 
 
-def test_the_warm_process_ends_with_the_snakemake_that_was_killed(partial):
-    for path in (partial.folder / "results/smoke").glob("measure/*/*/*/*/record.json"):
-        path.unlink()
-    process, servers = start(partial, partial.command(targets=("figures",))), []
-    wait_until(lambda: servers.extend(running(process.pid, "warm")) or servers, "none is there")
-    process.kill()
-    process.wait()
-    wait_until(lambda: not psutil.pid_exists(servers[0]), "it outlives Snakemake")
-
-
 # Damage
 
 
