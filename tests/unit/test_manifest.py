@@ -1,6 +1,5 @@
 """Manifests: round trips, and every way in which their files can be damaged."""
 
-import json
 import os
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from ptq_dynamics.engine import record
 from ptq_dynamics.engine.manifest import Manifest, describe, read
 from ptq_dynamics.engine.paths import RECORD, beside
 from support import visible
+
 
 def publish(folder, files, found_facts=None):
     for name, data in files.items():

@@ -1,7 +1,6 @@
 """Results known but absent: dropped files come back when a job needs them, as they were."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import pytest
