@@ -34,10 +34,12 @@ def run(context: Context[FunctionsSettings]) -> Facts:
     held_out = [known[text] for split in splits for text in dealt[split]]
     others = packages.documented(context.settings.others, shortest)
     held_out += [others[text] for text in packages.in_order(others.keys() - known.keys())]
-    learned = {(each.signature, each.summary) for each in train}
-    held_out = [each for each in held_out if (each.signature, each.summary) not in learned]
-    for name, found in ((TRAIN, train), (HELD_OUT, held_out)):
-        lines = (json.dumps(asdict(each)) + "\n" for each in found)
+    learned = {(function.signature, function.summary) for function in train}
+    held_out = [
+        function for function in held_out if (function.signature, function.summary) not in learned
+    ]
+    for name, functions in ((TRAIN, train), (HELD_OUT, held_out)):
+        lines = (json.dumps(asdict(function)) + "\n" for function in functions)
         (context.out / name).write_text("".join(lines), encoding="utf-8")
     context.progress.say(
         f"{len(train):,} functions of train, {len(held_out):,} held-out docstrings"

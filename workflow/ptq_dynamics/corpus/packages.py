@@ -72,36 +72,40 @@ def in_order(texts: Iterable[str]) -> list[str]:
     return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())
 
 
-def documented(names: Iterable[str], shortest: int, whole: bool = False) -> dict[str, Documented]:
+def documented(
+    names: Iterable[str], shortest: int, with_source: bool = False
+) -> dict[str, Documented]:
     """Return documents with at least `shortest` characters by text, with the first signature."""
-    files = [file for each in names for file in installed_files(each)]
-    found = [each for file in files for each in read(file, whole)]
+    files = [file for name in names for file in installed_files(name)]
+    documents = [document for file in files for document in read(file, with_source)]
     known: dict[str, Documented] = {}
-    for each in sorted(found, key=lambda each: (each.signature is None, each.signature or "")):
-        if len(each.document) >= shortest:
-            known.setdefault(each.document, each)
+    for document in sorted(
+        documents, key=lambda document: (document.signature is None, document.signature or "")
+    ):
+        if len(document.document) >= shortest:
+            known.setdefault(document.document, document)
     return known
 
 
-def read(file: Path, whole: bool = False) -> list[Documented]:
+def read(file: Path, with_source: bool = False) -> list[Documented]:
     """Return the docstrings in a source file, and with `whole` also the file's text."""
-    source, found = file.read_text(encoding="utf-8"), []
+    source, documents = file.read_text(encoding="utf-8"), []
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in _nodes(file, source):
         text = dedent(ast.get_docstring(node, clean=False) or "") if isinstance(node, kinds) else ""
         if text and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.append(Documented(text, signature(node), summary(text)))
+            documents.append(Documented(text, signature(node), summary(text)))
         elif text:
-            found.append(Documented(text))
-    return [*found, *([Documented(source)] if whole else [])]
+            documents.append(Documented(text))
+    return [*documents, *([Documented(source)] if with_source else [])]
 
 
 def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """Return a function's name and the names of its arguments."""
     arguments = node.args
-    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
-    names += [each.arg for each in arguments.kwonlyargs]
+    names += [argument.arg for argument in arguments.kwonlyargs]
     names += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
     return f"{node.name}({', '.join(names)})"
 

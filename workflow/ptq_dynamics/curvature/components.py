@@ -62,7 +62,7 @@ def blocks(folders: Sequence[Path], width: int) -> Iterator[Tensor]:
 
 
 def _row(folder: Path, shapes: Mapping[str, tuple[int, ...]], start: int, stop: int) -> Tensor:
-    weights, found, end = Weights(folder), [], 0
+    weights, parts, end = Weights(folder), [], 0
     for name, shape in shapes.items():
         begin, end = end, end + prod(shape)
         first, last = max(start, begin) - begin, min(stop, end) - begin
@@ -71,8 +71,8 @@ def _row(folder: Path, shapes: Mapping[str, tuple[int, ...]], start: int, stop: 
         width = prod(shape[1:])
         top = first // width
         rows = weights.rows(name, top, -(-last // width))
-        found.append(rows.flatten()[first - top * width : last - top * width])
-    return torch.cat(found)
+        parts.append(rows.flatten()[first - top * width : last - top * width])
+    return torch.cat(parts)
 
 
 def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:

@@ -114,8 +114,8 @@ def _prepare(job: Spec, devices: Sequence[str]) -> bool:
             # On import, bitsandbytes chooses between the CPU and the device, which is hidden.
             if module.split(".")[0] in job["libraries"] and not (devices and module == BITS):
                 import_module(module)
-        whole = (code.Node(f"{code.PACKAGE}.{name}", code.WHOLE) for name in job["code"])
-        code.program().reach(whole)
+        modules = (code.Node(f"{code.PACKAGE}.{name}", code.WHOLE) for name in job["code"])
+        code.program().reach(modules)
     except Exception:
         return False
     if torch := sys.modules.get("torch"):

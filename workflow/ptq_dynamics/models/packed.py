@@ -84,11 +84,11 @@ def unscaled(folder: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return a state dict without the scaling of the checkpoint in `folder`, if it has one."""
     path = folder / SCALING
     scaling = load_file(path) if path.exists() else {}
-    found = {
+    plain = {
         name: unscaled_weight(name.removesuffix(".weight"), value, scaling)
         for name, value in state.items()
     }
-    return found | {name: scaling[name] for name in scaling.keys() & state.keys()}
+    return plain | {name: scaling[name] for name in scaling.keys() & state.keys()}
 
 
 def unscaled_weight(layer: str, weight: Tensor, scaling: Mapping[str, Tensor]) -> Tensor:

@@ -145,25 +145,27 @@ def load_tokenizer(name: str, revision: str, vocabulary: int) -> "PreTrainedToke
 
     try:
         try:
-            found = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(
+                name, revision=revision, trust_remote_code=False
+            )
         except ValueError:
             # A tokenizer with code of its own has a tokenizer.json as well.
-            found = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
     except Exception as error:
         raise Problem(
             f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
             "where there is a network, or change the scale"
         ) from error
-    if not isinstance(found, PreTrainedTokenizerFast):
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise Problem(f"tokenizer {name!r} has no tokenizer.json; save it as a fast one")
     # Ids may have gaps.
-    needed = max(found.get_vocab().values()) + 1
+    needed = max(tokenizer.get_vocab().values()) + 1
     if needed > vocabulary:
         raise Problem(f"vocabulary is {vocabulary}, fewer than the {needed} tokens of {name}")
     # save_pretrained would save these.
     for key in ("is_local", "local_files_only"):
-        found.init_kwargs.pop(key, None)
-    return found
+        tokenizer.init_kwargs.pop(key, None)
+    return tokenizer
 
 
 def _write_train(

@@ -35,8 +35,8 @@ class EmbeddedCorpus(WholeCorpus):
 
     def split_texts(self) -> Mapping[splits.Split, list[str]]:
         """Return the documents of each split."""
-        found = packages.documented(self.packages, self.shortest_document, self.source_code)
-        return splits.deal(packages.in_order(found), self.held_out)
+        documents = packages.documented(self.packages, self.shortest_document, self.source_code)
+        return splits.deal(packages.in_order(documents), self.held_out)
 
     def write(self, context: Context[object]) -> Facts:
         """Train the tokenizer, and write all splits."""

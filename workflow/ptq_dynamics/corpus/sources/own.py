@@ -32,11 +32,11 @@ class Texts(Strict):
         """Yield the documents; raise `Problem` for text that is not UTF-8."""
         if self.dataset is not None and not self.files:
             yield from self.dataset.texts(self.dataset.open())
-        for name in (each.name for each in self.files if each.size):
+        for name in (part.name for part in self.files if part.size):
             path = Path(self.folder, name)
             text = "" if path.suffix.lower() == ".parquet" else read(path)
             if self.dataset is None:
-                yield from (f"{each.strip()}\n" for each in text.split("\n\n") if each.strip())
+                yield from (f"{part.strip()}\n" for part in text.split("\n\n") if part.strip())
             else:
                 table = self.dataset.model_copy(update={"data_files": name})
                 yield from table.texts(table.open())
