@@ -23,7 +23,7 @@ CONFIG = SCALE["corpora"]["main"]
 @pytest.fixture(scope="module")
 def documents():
     found = packages.documented(CONFIG["packages"], CONFIG["shortest_document"])
-    return packages.in_order(found)
+    return packages.by_digest(found)
 
 
 @pytest.mark.slow

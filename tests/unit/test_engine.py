@@ -247,7 +247,7 @@ def test_what_a_job_leaves_that_was_killed_once_it_had_published_is_removed(toy,
     other = left.with_name(".work-" + "0" * 16 + left.name[-9:])
     other.mkdir()  # may go on where its edit is made again
     if way == "status":
-        sweep = "import sys; from ptq_dynamics.engine import publish, paths; publish.sweep"
+        sweep = "import sys; from ptq_dynamics.engine import publish, paths; publish.sweep_works"
         done = toy.python("-c", f"{sweep}(paths.Paths(paths.Path('results/walk')))")
         assert done.returncode == 0, done.stderr
         toy.settle()

@@ -27,13 +27,13 @@ def run(context: Context[FunctionsSettings]) -> Facts:
     """Write functions of train and held-out docstrings as lines of JSON, ordered by sha256."""
     corpus, shortest = context.settings.corpus, context.settings.corpus.shortest_document
     known = packages.documented(corpus.packages, shortest, corpus.source_code)
-    dealt = deal(packages.in_order(known), corpus.held_out)
+    dealt = deal(packages.by_digest(known), corpus.held_out)
     train = [known[text] for text in dealt["train"] if known[text].summary is not None]
     # Source files in train contain all docstrings.
     splits = () if corpus.source_code else ASKED
     held_out = [known[text] for split in splits for text in dealt[split]]
     others = packages.documented(context.settings.others, shortest)
-    held_out += [others[text] for text in packages.in_order(others.keys() - known.keys())]
+    held_out += [others[text] for text in packages.by_digest(others.keys() - known.keys())]
     learned = {(function.signature, function.summary) for function in train}
     held_out = [
         function for function in held_out if (function.signature, function.summary) not in learned

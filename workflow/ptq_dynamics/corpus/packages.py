@@ -58,7 +58,7 @@ def installed_files(package: str, select: Select = python_files) -> list[Path]:
     return paths
 
 
-def facts(documents: Sequence[str], packages: Iterable[str]) -> Facts:
+def package_facts(documents: Sequence[str], packages: Iterable[str]) -> Facts:
     """Return the facts of a corpus of documents in installed packages."""
     return {
         "documents": len(documents),
@@ -67,7 +67,7 @@ def facts(documents: Sequence[str], packages: Iterable[str]) -> Facts:
     }
 
 
-def in_order(texts: Iterable[str]) -> list[str]:
+def by_digest(texts: Iterable[str]) -> list[str]:
     """Return texts ordered by sha256."""
     return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())
 
@@ -77,7 +77,7 @@ def documented(
 ) -> dict[str, Documented]:
     """Return documents with at least `shortest` characters by text, with the first signature."""
     files = [file for name in names for file in installed_files(name)]
-    documents = [document for file in files for document in read(file, with_source)]
+    documents = [document for file in files for document in docstrings(file, with_source)]
     known: dict[str, Documented] = {}
     for document in sorted(
         documents, key=lambda document: (document.signature is None, document.signature or "")
@@ -87,20 +87,20 @@ def documented(
     return known
 
 
-def read(file: Path, with_source: bool = False) -> list[Documented]:
+def docstrings(file: Path, with_source: bool = False) -> list[Documented]:
     """Return the docstrings in a source file, and with `whole` also the file's text."""
     source, documents = file.read_text(encoding="utf-8"), []
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in _nodes(file, source):
         text = dedent(ast.get_docstring(node, clean=False) or "") if isinstance(node, kinds) else ""
         if text and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            documents.append(Documented(text, signature(node), summary(text)))
+            documents.append(Documented(text, call_signature(node), summary(text)))
         elif text:
             documents.append(Documented(text))
     return [*documents, *([Documented(source)] if with_source else [])]
 
 
-def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+def call_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """Return a function's name and the names of its arguments."""
     arguments = node.args
     names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]

@@ -83,13 +83,13 @@ def write(folder: Path, split: Split, batches: Iterable[list[np.ndarray]], token
             ends += [written] if len(part) == len(document) else []
             if written >= tokens and not is_train:
                 break
-    require(split, written, tokens)
+    require_tokens(split, written, tokens)
     if split == "calibration":
         np.asarray(ends, dtype=ENDS_DTYPE).tofile(folder / ENDS)
     return written
 
 
-def require(split: Split, written: int, tokens: int) -> None:
+def require_tokens(split: Split, written: int, tokens: int) -> None:
     """Raise `Problem` if a split has too few tokens."""
     if written < tokens:
         raise Problem(
@@ -99,7 +99,7 @@ def require(split: Split, written: int, tokens: int) -> None:
         )
 
 
-def facts(folder: Path, dtype: np.dtype, counts: Mapping[str, int]) -> Facts:
+def split_facts(folder: Path, dtype: np.dtype, counts: Mapping[str, int]) -> Facts:
     """Return the facts of a corpus; its digest is the hex sha256 of those of all splits."""
     joined = "".join(sha256(folder / f"{name}.bin") for name in SPLITS)
     digest = hashlib.sha256(joined.encode()).hexdigest()

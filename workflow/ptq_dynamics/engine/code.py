@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
-from ptq_dynamics.engine.syntax import WHOLE, Chain, Imports, Module, Part, digest, parse
+from ptq_dynamics.engine.syntax import WHOLE, Chain, Imports, Module, Part, parse, text_digest
 
 ENGINE = f"{PACKAGE}.engine"
 FILES = "[!.]*.py"  # without lock files of editors
@@ -54,7 +54,7 @@ class Program:
         for node in sorted(nodes):
             own = texts.setdefault(node.module.removeprefix(f"{self._package}."), [])
             own += [part.digest for part in self._parts(node)]
-        digests = {module: digest(parts) for module, parts in texts.items()}
+        digests = {module: text_digest(parts) for module, parts in texts.items()}
         return Code(digests, frozenset(libraries))
 
     def reach(self, roots: Iterable[Node]) -> tuple[set[Node], set[str]]:
@@ -172,7 +172,7 @@ def program() -> Program:
     return _read(tuple((path, s.st_mtime_ns, s.st_size) for path, s in status.items()))
 
 
-def load(modules: Iterable[str]) -> None:
+def import_modules(modules: Iterable[str]) -> None:
     """Import modules of the package, without scripts, which run in other environments."""
     for name in modules:
         if ".foreign." not in name:

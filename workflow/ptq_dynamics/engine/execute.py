@@ -189,9 +189,9 @@ def settings_of(spec: Spec) -> object:
 
 def _take_code(spec: Spec) -> object:
     """Import the planned code, before later edits; return the settings."""
-    checkout.check(Path())
+    checkout.require_own(Path())
     settings = settings_of(spec)
-    code.load(spec["code"])
+    code.import_modules(spec["code"])
     # An edit during the import may have been imported.
     present = code.program().code(code.roots(spec["stage"], settings))
     libraries = machine.versions(present.libraries, spec["libraries"])

@@ -103,7 +103,7 @@ def variables() -> dict[str, str]:
     return {n: v for n, v in sorted(known) if v != threads or not n.endswith("_THREADS")}
 
 
-def device() -> Device:
+def used_device() -> Device:
     """Describe the device that this process used."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():

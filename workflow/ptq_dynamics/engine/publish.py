@@ -85,7 +85,7 @@ def clear(paths: Paths) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep(paths: Paths) -> None:
+def sweep_works(paths: Paths) -> None:
     """Do what `clear` does, unless another process has the lease."""
     if paths.works():
         with if_free(paths.lease) as is_free, suppress(Problem):

@@ -140,7 +140,7 @@ def describe(
         packages={name: machine.installed(name) for name in job["libraries"]},
         git=commit,
         machine=machine.this(),
-        device=machine.device(),
+        device=machine.used_device(),
         started=started.isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
         cpu_seconds=round(sum(u.ru_utime + u.ru_stime for u in (own, children)), 3),

@@ -179,7 +179,7 @@ def _part(statement: ast.stmt) -> Part:
                 for inner in chain.from_iterable(map(scope, node.body)):
                     add_imports(inner, own)
                 chains |= {(name,) for name in own}
-    return Part(digest([_text(left)]), chains, imports)
+    return Part(text_digest([_text(left)]), chains, imports)
 
 
 class _Stripped(ast.NodeTransformer):
@@ -241,6 +241,6 @@ def _text(node: object) -> str:
     return "" if node is None else f"{type(node).__name__}:{node!r}"
 
 
-def digest(parts: Iterable[str]) -> str:
+def text_digest(parts: Iterable[str]) -> str:
     """Return a short digest of texts in their order."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]

@@ -151,7 +151,7 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
         del config.quantization_config
         # Each type of configuration has its own class of models.
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        state = packed.state(folder)
+        state = packed.unpacked_state(folder)
         with torch.device("meta"):
             empty = kind._from_config(config)
         for name, _ in _transposed(empty):

@@ -74,7 +74,7 @@ def grids(folder: Path) -> dict[str, Grid]:
     return _split(folder)[0]
 
 
-def state(folder: Path) -> dict[str, Tensor]:
+def unpacked_state(folder: Path) -> dict[str, Tensor]:
     """Read the state dict of a packed checkpoint, with unpacked weights."""
     layers, others = _split(folder)
     return others | {f"{name}.weight": grid.weight() for name, grid in layers.items()}

@@ -156,14 +156,14 @@ def compiled(folder: Path, timestamp: int) -> bytes:
     try:
         made, warnings = compiler.compile_with_warnings(format="pdf", timestamp=timestamp)
     except typst.TypstError as error:
-        raise Problem(explained(error.diagnostic, error.message, folder)) from None
+        raise Problem(in_one_line(error.diagnostic, error.message, folder)) from None
     for warning in warnings:
-        raise Problem(explained(warning.diagnostic, warning.message, folder))
+        raise Problem(in_one_line(warning.diagnostic, warning.message, folder))
     assert isinstance(made, bytes)
     return made
 
 
-def explained(diagnostic: str, message: str, folder: Path) -> str:
+def in_one_line(diagnostic: str, message: str, folder: Path) -> str:
     """Return a diagnostic of Typst in one line."""
     # Typst names files relative to the working directory, or to the root of the text.
     below = f"{folder.name}/"

@@ -30,7 +30,7 @@ def write(plan: Plan, folder: Path) -> list[Table]:
     results = Archive.of_scale(scale := plan.site.config.choice.scale).results.values()
     if not results:
         raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
-    costs = table(result.record for result in results)
+    costs = cost_table(result.record for result in results)
     tables = {"cost": costs, "resources": _resources(plan, results)}
     for path in files(folder):
         write_atomically(path, FORMATS[path.suffix[1:]](tables[path.stem]))
@@ -53,7 +53,7 @@ def _resources(plan: Plan, results: Iterable[Result]) -> Table:
     return Table("Resources of jobs: requested, and used at the median and at most", USED, rows)
 
 
-def table(records: Iterable[Record]) -> Table:
+def cost_table(records: Iterable[Record]) -> Table:
     """Return a row for every kind of job, by processor time, and the sums."""
     sums = defaultdict[str, list[float]](lambda: [0] * 5)
     for record in records:

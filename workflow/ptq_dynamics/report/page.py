@@ -46,7 +46,7 @@ def run(context: Context[PageSettings]) -> Mapping[str, object]:
         claims=claims,
         forest=_encoded(context.input("claims").file(f"{FOREST}.png")) if claims else "",
         tables=list(tables.values()),
-        cost=costs.table(result.record for result in results.values()),
+        cost=costs.cost_table(result.record for result in results.values()),
         held={"jobs": jobs},
     )
     (context.out / PAGE).write_text(text, encoding="utf-8")

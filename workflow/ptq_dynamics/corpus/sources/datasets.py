@@ -191,5 +191,5 @@ def _write_train(
                 os.fsync(out.fileno())
                 write_atomically(note, json.dumps([done, out.tell(), documents.state_dict()]))
             context.progress.maybe(f"train: {done:,} of {wanted:,} tokens")
-    splits.require("train", done, wanted)
+    splits.require_tokens("train", done, wanted)
     return done

@@ -34,7 +34,7 @@ class Texts(Strict):
             yield from self.dataset.texts(self.dataset.open())
         for name in (part.name for part in self.files if part.size):
             path = Path(self.folder, name)
-            text = "" if path.suffix.lower() == ".parquet" else read(path)
+            text = "" if path.suffix.lower() == ".parquet" else read_text(path)
             if self.dataset is None:
                 yield from (f"{part.strip()}\n" for part in text.split("\n\n") if part.strip())
             else:
@@ -42,7 +42,7 @@ class Texts(Strict):
                 yield from table.texts(table.open())
 
 
-def read(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Return the text of a file without its byte-order mark; raise `Problem` if it is not UTF-8."""
     data = path.read_bytes()
     try:
@@ -106,4 +106,4 @@ class OwnCorpus(WholeCorpus):
         counts = dict[str, int]()
         for name, part in parts.items():
             counts[name] = splits.write(context.out, name, [part], sizes[name])
-        return splits.facts(context.out, dtype, counts)
+        return splits.split_facts(context.out, dtype, counts)
