@@ -103,7 +103,7 @@ def test_packages_that_no_corpus_can_be_made_of_are_one_line(install):
     folder = install({MODULE: DOCSTRING})
     text = "A docstring that is long enough."
     assert [*packages.documented(["brief"], 5)] == [text]
-    assert {*packages.documented(["brief"], 5, with_source=True)} == {text, DOCSTRING}
+    assert {*packages.documented(["brief"], 5, code=True)} == {text, DOCSTRING}
     (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):
         installed_files("brief", python_files)

@@ -35,9 +35,7 @@ def run(context: Context[FunctionsSettings]) -> Facts:
     others = packages.documented(context.settings.others, shortest)
     held_out += [others[text] for text in packages.by_digest(others.keys() - known.keys())]
     learned = {(function.signature, function.summary) for function in train}
-    held_out = [
-        function for function in held_out if (function.signature, function.summary) not in learned
-    ]
+    held_out = [item for item in held_out if (item.signature, item.summary) not in learned]
     for name, functions in ((TRAIN, train), (HELD_OUT, held_out)):
         lines = (json.dumps(asdict(function)) + "\n" for function in functions)
         (context.out / name).write_text("".join(lines), encoding="utf-8")

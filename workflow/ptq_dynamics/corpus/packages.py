@@ -72,23 +72,19 @@ def by_digest(texts: Iterable[str]) -> list[str]:
     return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())
 
 
-def documented(
-    names: Iterable[str], shortest: int, with_source: bool = False
-) -> dict[str, Documented]:
+def documented(names: Iterable[str], shortest: int, code: bool = False) -> dict[str, Documented]:
     """Return documents with at least `shortest` characters by text, with the first signature."""
     files = [file for name in names for file in installed_files(name)]
-    documents = [document for file in files for document in docstrings(file, with_source)]
+    items = [item for file in files for item in docstrings(file, code)]
     known: dict[str, Documented] = {}
-    for document in sorted(
-        documents, key=lambda document: (document.signature is None, document.signature or "")
-    ):
-        if len(document.document) >= shortest:
-            known.setdefault(document.document, document)
+    for item in sorted(items, key=lambda item: (item.signature is None, item.signature or "")):
+        if len(item.document) >= shortest:
+            known.setdefault(item.document, item)
     return known
 
 
-def docstrings(file: Path, with_source: bool = False) -> list[Documented]:
-    """Return the docstrings in a source file, and with `whole` also the file's text."""
+def docstrings(file: Path, code: bool = False) -> list[Documented]:
+    """Return the docstrings in a source file, and with `code` also the file's text."""
     source, documents = file.read_text(encoding="utf-8"), []
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in _nodes(file, source):
@@ -97,7 +93,7 @@ def docstrings(file: Path, with_source: bool = False) -> list[Documented]:
             documents.append(Documented(text, call_signature(node), summary(text)))
         elif text:
             documents.append(Documented(text))
-    return [*documents, *([Documented(source)] if with_source else [])]
+    return [*documents, *([Documented(source)] if code else [])]
 
 
 def call_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -47,9 +47,8 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, object]:
 
     places, points, rows = section.points.tolist(), [], []
     measured = [losses(x, y) for x, y in places]
-    for name, (x, y), values in zip(
-        ("final", "previous", "quantized"), places, measured, strict=True
-    ):
+    names = ("final", "previous", "quantized")
+    for name, (x, y), values in zip(names, places, measured, strict=True):
         error = float((values - measured[0]).std() / len(values) ** 0.5)
         points.append({"point": name, "x": x, "y": y, LOSS: float(values.mean()), ERROR: error})
     for x, y in grid(section.points, settings.side, settings.margin).flatten(0, 1).tolist():

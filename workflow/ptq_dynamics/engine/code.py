@@ -112,11 +112,7 @@ class Program:
         while waiting:
             modules.add(module := waiting.pop())
             waiting |= self._needed(self.module(module).imports) - modules
-        acting = (
-            module
-            for module in modules
-            if self.module(module).has_effects and not _is_engine(module)
-        )
+        acting = (m for m in modules if self.module(m).has_effects and not _is_engine(m))
         return frozenset(Node(module, WHOLE) for module in acting)
 
     def module(self, name: str) -> Module:

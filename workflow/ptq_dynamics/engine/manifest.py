@@ -143,9 +143,9 @@ def written(path: Path) -> int:
 def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manifest:
     """Read a manifest, or the record beside it if Snakemake has removed the manifest. Raises
     `Problem` if both are missing, or the content is invalid."""
-    source = path if path.exists() else beside(path, RECORD)
+    place = path if path.exists() else beside(path, RECORD)
     try:
-        content = json.loads(source.read_text(encoding="utf-8"))
+        content = json.loads(place.read_text(encoding="utf-8"))
         names = content["files"]
         if outside := [name for name in names if name.startswith("/") or ".." in name.split("/")]:
             raise ValueError(f"{outside[0]} lies outside of its folder")
@@ -153,9 +153,7 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
     except FileNotFoundError:
         raise Problem(f"{path} is missing; build it with {command(path)}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Problem(
-            f"{source} is no manifest ({error}); remove {source} and build again"
-        ) from None
+        raise Problem(f"{place} is no manifest ({error}); remove {place} and build again") from None
 
 
 def describe(folder: Path, path: Path, facts: Mapping[str, object]) -> Manifest:

@@ -109,9 +109,7 @@ def _may_act(node: ast.AST) -> bool:
         case ast.Call(called):
             return not _is_pure(called)
     decorators = getattr(node, "decorator_list", [])
-    return not all(
-        isinstance(decorator, ast.Call) or _is_pure(decorator) for decorator in decorators
-    )
+    return not all(isinstance(d, ast.Call) or _is_pure(d) for d in decorators)
 
 
 def _is_pure(called: ast.expr) -> bool:

@@ -59,16 +59,14 @@ class HubFile:
 def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     """Return the files of a part of a repository by name; none if the part is incomplete. Pickled
     weights count only if there are no others."""
-    by_name = {file.name: file for file in sorted(files, key=lambda file: file.name)}
+    named = {file.name: file for file in sorted(files, key=lambda file: file.name)}
     if part == "tokenizer":
-        return tuple(file for name, file in by_name.items() if _TOKENIZER.fullmatch(name))
+        return tuple(file for name, file in named.items() if _TOKENIZER.fullmatch(name))
     kinds = ((SAFE, _SAFE), (PICKLED, _PICKLED))
-    kind = next((pattern for name, pattern in kinds if {name, name + INDEX} & by_name.keys()), None)
-    if kind is None or CONFIG not in by_name:
+    kind = next((pattern for name, pattern in kinds if {name, name + INDEX} & named.keys()), None)
+    if kind is None or CONFIG not in named:
         return ()
-    return tuple(
-        by_name[name] for name in by_name if kind.fullmatch(name) or _SMALL.fullmatch(name)
-    )
+    return tuple(named[name] for name in named if kind.fullmatch(name) or _SMALL.fullmatch(name))
 
 
 @dataclass(frozen=True)

@@ -49,14 +49,14 @@ def sources(root: Path) -> dict[str, str]:
 
 def run(context: Context[PaperSettings]) -> Mapping[str, object]:
     """Write paper.pdf and data.json with its data; the fact is the number of figures."""
-    configuration, folder = context.settings.told, context.scratch / "text"
+    about, folder = context.settings.told, context.scratch / "text"
     # The order of inputs differs between a plan and a record.
     inputs = {key: context.input(key) for key in sorted(context.inputs)}
-    drawn = [name for name, figure in configuration["figures"].items() if figure["missing"] is None]
+    drawn = [name for name, figure in about["figures"].items() if figure["missing"] is None]
     shutil.rmtree(folder, ignore_errors=True)
     copy(context.settings.sources, REPOSITORY, folder)
     files = {name: inputs["claims"].file(name) for name in (CLAIMS, f"{FOREST}.pdf")}
-    for name in configuration["tables"]:
+    for name in about["tables"]:
         files[f"tables/{name}.csv"] = inputs["tables"].file(f"{name}.csv")
     for name in drawn:
         files[f"figures/{name}.pdf"] = inputs[f"figure {name}"].file(f"{name}.pdf")
@@ -66,16 +66,14 @@ def run(context: Context[PaperSettings]) -> Mapping[str, object]:
     made = recorded(inputs.values())
     newest = max(entry["done"] for entry in made["records"].values())
     content = {
-        **configuration,
+        **about,
         **made,
         "measured": {"values": inputs["measurements"].facts["rows"]},
         "findings": {name: inputs[f"figure {name}"].facts.get(FINDING) for name in drawn},
         "inputs": {key: str(result.path) for key, result in inputs.items()},
         "newest": newest,
         "identity": context.identity,
-        "origin": ORIGIN.format(
-            scale=configuration["scale"]["description"], identity=context.identity
-        ),
+        "origin": ORIGIN.format(scale=about["scale"]["description"], identity=context.identity),
     }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / DATA).write_text(text + "\n", encoding="utf-8")

@@ -154,9 +154,7 @@ class Archive:
 
     def in_order(self) -> Iterator[Result]:
         """All results, each after its inputs."""
-        graph = {
-            path: sorted(result.record.inputs) for path, result in sorted(self.results.items())
-        }
+        graph = {path: sorted(made.record.inputs) for path, made in sorted(self.results.items())}
         return filter(None, map(self.results.get, TopologicalSorter(graph).static_order()))
 
 

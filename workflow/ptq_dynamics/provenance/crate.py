@@ -20,10 +20,7 @@ from ptq_dynamics.engine.record import Record
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 
 PROFILES = (
-    *(
-        f"https://w3id.org/ro/wfrun/{profile}/0.5"
-        for profile in ("process", "workflow", "provenance")
-    ),
+    *(f"https://w3id.org/ro/wfrun/{kind}/0.5" for kind in ("process", "workflow", "provenance")),
     "https://w3id.org/workflowhub/workflow-ro-crate/1.0",
 )
 BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
@@ -83,10 +80,8 @@ def write(scale: str, place: Path) -> int:
     times = [_times(result.record) for result in results]
     ran = {**DONE, "agent": agent, "startTime": min(times)[0], "endTime": max(t for _, t in times)}
     root["datePublished"] = ran["endTime"]
-    for address in PROFILES:
-        profile = crate.entity(
-            address, "CreativeWork", name=address, version=address.rpartition("/")[2]
-        )
+    for page in PROFILES:
+        profile = crate.entity(page, "CreativeWork", name=page, version=page.rpartition("/")[2])
         link(root, "conformsTo", [profile])
     link(crate.metadata, "conformsTo", [profile])
     language = crate.entity(f"{ENGINE}/#", "ComputerLanguage", name="Snakemake", url=ENGINE)

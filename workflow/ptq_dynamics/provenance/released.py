@@ -166,19 +166,13 @@ def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding
     root, results = source.resolve(), plan.site.results
     if not (root / results).is_dir():
         raise Problem(f"{given} has no {results}; name a place that has it, or another --scale")
-    here = {
-        finding.manifest for finding in find(plan, plan.last()) if finding.state == "up to date"
-    }
+    here = {item.manifest for item in find(plan, plan.last()) if item.state == "up to date"}
     with contextlib.chdir(root):
-        there = [
-            finding
-            for finding in find(plan, plan.last(), deep=True)
-            if finding.manifest not in here
-        ]
-    new = [finding for finding in there if finding.state == "up to date"]
-    for finding in new:
-        _take(plan.site.made[finding.manifest], root)
-    return len(new), len(here), [finding for finding in there if finding.state == "outdated"]
+        there = [item for item in find(plan, plan.last(), deep=True) if item.manifest not in here]
+    new = [item for item in there if item.state == "up to date"]
+    for item in new:
+        _take(plan.site.made[item.manifest], root)
+    return len(new), len(here), [item for item in there if item.state == "outdated"]
 
 
 def _take(job: Job, root: Path) -> None:

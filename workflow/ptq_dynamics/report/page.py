@@ -27,9 +27,7 @@ def run(context: Context[PageSettings]) -> Mapping[str, object]:
     """Write the page; facts: how many figures it has, and its size in bytes."""
     settings = context.settings
     manifests = [result for group in context.inputs.values() for result in group]
-    results, missing = Archive([]).follow(
-        {str(result.path): result.digest() for result in manifests}
-    )
+    results, missing = Archive([]).follow({str(made.path): made.digest() for made in manifests})
     jobs = {
         path: {"label": result.label, "about": result.about, "inputs": [*result.record.inputs]}
         for path, result in results.items()
@@ -40,9 +38,7 @@ def run(context: Context[PageSettings]) -> Mapping[str, object]:
     text = environment.from_string(settings.template).render(
         description=settings.description,
         made=_made(results.values(), len(missing)),
-        figures=[
-            _figure(context.input(f"figure {figure[0]}"), *figure) for figure in settings.figures
-        ],
+        figures=[_figure(context.input(f"figure {key[0]}"), *key) for key in settings.figures],
         claims=claims,
         forest=_encoded(context.input("claims").file(f"{FOREST}.png")) if claims else "",
         tables=list(tables.values()),
