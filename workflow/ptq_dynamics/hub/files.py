@@ -1,6 +1,5 @@
 """Files of a repository on the hub: which belong to a checkpoint, and how they are downloaded."""
 
-import hashlib
 import os
 import re
 import shutil
@@ -51,9 +50,9 @@ class HubFile:
         kind, _, digest = self.digest.partition(":")
         if kind == "sha256":
             return digest == sha256(path)
-        begun = hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
-        with path.open("rb") as file:
-            return digest == hashlib.file_digest(file, begun.copy).hexdigest()
+        from huggingface_hub.utils.sha import git_hash
+
+        return digest == git_hash(path.read_bytes())
 
 
 def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
