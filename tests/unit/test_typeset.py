@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from ptq_dynamics.config.loading import scales
-from ptq_dynamics.paper.typeset import compiled, explained
+from ptq_dynamics.paper.typeset import compiled, in_one_line
 from support import ROOT, edit_yaml, one_line, plan
 
 pytestmark = pytest.mark.slow
@@ -38,8 +38,8 @@ def test_a_diagnostic_names_the_place_in_the_text(tmp_path):
     )
     message = 'assertion failed: "claims.al" is no key of numbers'
     place = "paper/sections/front.typ:42"
-    assert explained(told, message, tmp_path) == f'{place}: "claims.al" is no key of numbers'
-    assert explained("", "it is odd", tmp_path) == "paper: it is odd"
+    assert in_one_line(told, message, tmp_path) == f'{place}: "claims.al" is no key of numbers'
+    assert in_one_line("", "it is odd", tmp_path) == "paper: it is odd"
 
 
 @pytest.fixture

@@ -47,9 +47,9 @@ def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Te
     return torch.from_numpy(table[(table != FILLING).sum(axis=1) > TOO_SHORT])
 
 
-def _too_small(corpus: Manifest, split: Split, found: str, wanted: int) -> Problem:
+def _too_small(corpus: Manifest, split: Split, available: str, wanted: int) -> Problem:
     return Problem(
-        f"{corpus.folder / split}.bin holds {found}, but {wanted} are required; "
+        f"{corpus.folder / split}.bin holds {available}, but {wanted} are required; "
         "enlarge the split in the scale's file under config/scales"
     )
 
@@ -68,12 +68,12 @@ class TrainingData:
 
     def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
         """Return rows (None: all) of a batch, int64 [rows, (2,) context + 1], 2 with marks."""
-        found = []
+        sequences = []
         for row in range(self._batch) if rows is None else rows:
             epoch, index = divmod(step * self._batch + row, self.sequences)
             start = int(order(self._seed, epoch, self.sequences)[index]) * self._context
-            found += [stream[start : start + self._context + 1] for stream in self._streams]
-        batch = torch.from_numpy(np.stack(found).astype(np.int64))
+            sequences += [stream[start : start + self._context + 1] for stream in self._streams]
+        batch = torch.from_numpy(np.stack(sequences).astype(np.int64))
         return batch.unflatten(0, (-1, len(self._streams))).squeeze(1)
 
 
@@ -109,13 +109,13 @@ class Pairs:
     def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
         """Return rows (None: all) of a batch, int64 [rows, 2, 2, length]: right and wrong answer,
         tokens and marks."""
-        found = []
+        pairs = []
         for row in range(self._batch) if rows is None else rows:
             epoch, index = divmod(step * self._batch + row, len(self._fitting))
             visited = order(self._seed, epoch, len(self._fitting))
             mine, other = (int(self._fitting[visited[place]]) for place in (index, index - 1))
-            found.append(np.stack([self._row(mine, mine), self._row(mine, other)]))
-        return torch.from_numpy(np.stack(found))
+            pairs.append(np.stack([self._row(mine, mine), self._row(mine, other)]))
+        return torch.from_numpy(np.stack(pairs))
 
     def _row(self, question: int, answer: int) -> np.ndarray:
         before = self._tokens[self._starts[question] : self._turns[question]]

@@ -46,10 +46,11 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, object]:
         return models.block_losses(model, validation, settings.batch)
 
     places, points, rows = section.points.tolist(), [], []
-    found = [losses(x, y) for x, y in places]
-    for name, (x, y), each in zip(("final", "previous", "quantized"), places, found, strict=True):
-        error = float((each - found[0]).std() / len(each) ** 0.5)
-        points.append({"point": name, "x": x, "y": y, LOSS: float(each.mean()), ERROR: error})
+    measured = [losses(x, y) for x, y in places]
+    names = ("final", "previous", "quantized")
+    for name, (x, y), values in zip(names, places, measured, strict=True):
+        error = float((values - measured[0]).std() / len(values) ** 0.5)
+        points.append({"point": name, "x": x, "y": y, LOSS: float(values.mean()), ERROR: error})
     for x, y in grid(section.points, settings.side, settings.margin).flatten(0, 1).tolist():
         rows.append({"x": x, "y": y, LOSS: float(losses(x, y).mean())})
         context.progress.maybe(f"{len(rows)} of {settings.side**2} grid points")

@@ -48,8 +48,8 @@ def device() -> torch.device:
 
 def inputs_device(model: nn.Module) -> torch.device:
     """Return the device for the inputs of a model, also of one that is spread over devices."""
-    found = next(model.parameters()).device
-    return device() if found.type == "meta" else found
+    place = next(model.parameters()).device
+    return device() if place.type == "meta" else place
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> PreTrainedModel:
@@ -111,11 +111,11 @@ def configuration(folder: Path) -> dict[str, object]:
     """Return the configuration that transformers reads in a folder, defaults included, with dots
     between nested keys."""
     try:
-        found = AutoConfig.from_pretrained(folder, **LOCAL).to_dict()
+        entries = AutoConfig.from_pretrained(folder, **LOCAL).to_dict()
     except UNREADABLE as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise Problem(f"{folder} has no readable {packed.CONFIG} ({reason}); restore it") from error
-    return dict(_flat(found))
+    return dict(_flat(entries))
 
 
 def _flat(entries: dict[str, object], before: str = "") -> Iterator[tuple[str, object]]:
@@ -151,10 +151,10 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
         del config.quantization_config
         # Each type of configuration has its own class of models.
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        state = packed.state(folder)
+        state = packed.unpacked_state(folder)
         with torch.device("meta"):
-            whole = kind._from_config(config)
-        for name, _ in _transposed(whole):
+            empty = kind._from_config(config)
+        for name, _ in _transposed(empty):
             state[f"{name}.weight"] = state[f"{name}.weight"].T
         model, read = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
@@ -173,7 +173,7 @@ def _rotate(model: PreTrainedModel, folder: Path, about: dict[str, object] | Non
         return
     config = TransformConfig.model_validate(about)
     for scheme in config.config_groups.values():
-        scheme.apply = [each for each in scheme.apply if each.location == "input"]
+        scheme.apply = [transform for transform in scheme.apply if transform.location == "input"]
     apply_transform_config(model, config)
     for file in weight_files(folder):
         tensors = load_file(file).items()
@@ -181,7 +181,7 @@ def _rotate(model: PreTrainedModel, folder: Path, about: dict[str, object] | Non
 
 
 def _transposed(model: nn.Module) -> list[tuple[str, Conv1D]]:
-    return [(name, each) for name, each in model.named_modules() if isinstance(each, Conv1D)]
+    return [(name, layer) for name, layer in model.named_modules() if isinstance(layer, Conv1D)]
 
 
 def plain(model: PreTrainedModel) -> PreTrainedModel:
@@ -225,7 +225,7 @@ def block_losses(model: nn.Module, blocks: Tensor, batch_size: int) -> Tensor:
     """Return the mean cross-entropy in nats of each block of tokens, float32 [blocks] on the
     CPU."""
     batches = blocks.to(inputs_device(model)).split(batch_size)
-    parts = (token_losses(model, each[:, :-1], each[:, 1:]).mean(dim=1) for each in batches)
+    parts = (token_losses(model, batch[:, :-1], batch[:, 1:]).mean(dim=1) for batch in batches)
     return torch.cat([part.cpu() for part in parts])
 
 

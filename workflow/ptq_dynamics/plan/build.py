@@ -33,7 +33,7 @@ INTRODUCTION = (
 
 def prepare(sources: Path, *, is_main: bool) -> None:
     """Verify that jobs will run this code, and let signals end planning at once."""
-    checkout.check(sources)
+    checkout.require_own(sources)
     os.environ.update(checkout.environment())
     if is_main:
         run.end_at_once()

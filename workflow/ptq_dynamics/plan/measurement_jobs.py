@@ -3,7 +3,7 @@
 from functools import cache
 from itertools import chain
 
-from ptq_dynamics.base.components import found
+from ptq_dynamics.base.components import kinds_in
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.config.scale import Tasks
@@ -83,7 +83,7 @@ class MeasurementJobs(Planner):
         is_quantized = quantizer != FULL_PRECISION
         return tuple(
             kind.model_validate({"metric": column.name})
-            for kind in found(metrics.__name__, ModelMetric)
+            for kind in kinds_in(metrics.__name__, ModelMetric)
             for column in kind.columns
             if column.name in shown and column.quantized == is_quantized
         )

@@ -57,7 +57,7 @@ def release(plan: Plan) -> tuple[Path, int]:
     results, pictures = folders(scale)
     paper = plan.paper.typeset()
     shown = [*plan.last(), plan.claims.judge(), plan.tables.write()]
-    jobs = sorted(plan.site.needed([*shown, paper]), key=lambda each: each.manifest)
+    jobs = sorted(plan.site.needed([*shown, paper]), key=lambda job: job.manifest)
     _require_releasable(plan, jobs)
     shutil.rmtree(pictures, ignore_errors=True)
     for path in [*files(results)]:
@@ -156,7 +156,7 @@ def unreachable(scale: str, built: Iterable[Result]) -> tuple[list[str], str]:
     """Return a line for each commit in a scale's records that is not known here, nor its tree, and
     why the branch may have it all the same, if so."""
     kept = Archive(folders(scale), folders(scale)[:1]).results.values()
-    named = {each.record.git: each.place for each in (*kept, *built)}
+    named = {result.record.git: result.place for result in (*kept, *built)}
     known, gap = machine.history()
     return [
         f"{place} names commit {git.commit}; the branch lacks this commit and its tree"
@@ -171,13 +171,13 @@ def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding
     root, results = source.resolve(), plan.site.results
     if not (root / results).is_dir():
         raise Problem(f"{given} has no {results}; name a place that has it, or another --scale")
-    here = {each.manifest for each in find(plan, plan.last()) if each.state == "up to date"}
+    here = {item.manifest for item in find(plan, plan.last()) if item.state == "up to date"}
     with contextlib.chdir(root):
-        there = [each for each in find(plan, plan.last(), deep=True) if each.manifest not in here]
-    new = [each for each in there if each.state == "up to date"]
-    for each in new:
-        _take(plan.site.made[each.manifest], root)
-    return len(new), len(here), [each for each in there if each.state == "outdated"]
+        there = [item for item in find(plan, plan.last(), deep=True) if item.manifest not in here]
+    new = [item for item in there if item.state == "up to date"]
+    for item in new:
+        _take(plan.site.made[item.manifest], root)
+    return len(new), len(here), [item for item in there if item.state == "outdated"]
 
 
 def _take(job: Job, root: Path) -> None:
@@ -207,8 +207,8 @@ def _take(job: Job, root: Path) -> None:
 def seeds_in(source: Path, config: Config) -> str:
     """Return the seeds that are chosen, or the release's seeds that a checkout has runs of."""
     runs, seeds = source / "results" / config.choice.scale / "train", config.scale.release_seeds
-    found = (each for each in seeds if any(runs.glob(f"*/seed-{each}/{RECORD}")))
-    return " ".join(map(str, config.choice.more_seeds or found))
+    released = (seed for seed in seeds if any(runs.glob(f"*/seed-{seed}/{RECORD}")))
+    return " ".join(map(str, config.choice.more_seeds or released))
 
 
 @contextlib.contextmanager

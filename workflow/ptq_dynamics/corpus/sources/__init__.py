@@ -63,7 +63,7 @@ class WholeCorpus(Corpus):
         for name, documents in texts.items():
             encoded = splits.encode(tokenizer, documents, dtype, end if name == "train" else None)
             counts[name] = splits.write(folder, name, encoded, self.sizes[name])
-        return splits.facts(folder, dtype, counts)
+        return splits.split_facts(folder, dtype, counts)
 
 
 class Derived(Corpus):
@@ -83,7 +83,7 @@ class Derived(Corpus):
         documents, about = self.documents(context, dtype)
         count = splits.write(context.out, "train", documents, self.train)
         counts = {**corpus.facts["tokens"], "train": count}
-        return {**about, **splits.facts(context.out, dtype, counts)}
+        return {**about, **splits.split_facts(context.out, dtype, counts)}
 
     @abstractmethod
     def documents(self, context: Context[object], dtype: np.dtype) -> tuple[Batches, Facts]:

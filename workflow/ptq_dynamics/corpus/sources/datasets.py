@@ -145,25 +145,25 @@ def load_tokenizer(name: str, revision: str, vocabulary: int) -> "PreTrainedToke
 
     try:
         try:
-            found = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+            fast = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
         except ValueError:
             # A tokenizer with code of its own has a tokenizer.json as well.
-            found = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
+            fast = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
     except Exception as error:
         raise Problem(
             f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
             "where there is a network, or change the scale"
         ) from error
-    if not isinstance(found, PreTrainedTokenizerFast):
+    if not isinstance(fast, PreTrainedTokenizerFast):
         raise Problem(f"tokenizer {name!r} has no tokenizer.json; save it as a fast one")
     # Ids may have gaps.
-    needed = max(found.get_vocab().values()) + 1
+    needed = max(fast.get_vocab().values()) + 1
     if needed > vocabulary:
         raise Problem(f"vocabulary is {vocabulary}, fewer than the {needed} tokens of {name}")
     # save_pretrained would save these.
     for key in ("is_local", "local_files_only"):
-        found.init_kwargs.pop(key, None)
-    return found
+        fast.init_kwargs.pop(key, None)
+    return fast
 
 
 def _write_train(
@@ -189,5 +189,5 @@ def _write_train(
                 os.fsync(out.fileno())
                 write_atomically(note, json.dumps([done, out.tell(), documents.state_dict()]))
             context.progress.maybe(f"train: {done:,} of {wanted:,} tokens")
-    splits.require("train", done, wanted)
+    splits.require_tokens("train", done, wanted)
     return done

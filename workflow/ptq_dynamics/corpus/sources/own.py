@@ -32,17 +32,17 @@ class Texts(Strict):
         """Yield the documents; raise `Problem` for text that is not UTF-8."""
         if self.dataset is not None and not self.files:
             yield from self.dataset.texts(self.dataset.open())
-        for name in (each.name for each in self.files if each.size):
+        for name in (part.name for part in self.files if part.size):
             path = Path(self.folder, name)
-            text = "" if path.suffix.lower() == ".parquet" else read(path)
+            text = "" if path.suffix.lower() == ".parquet" else read_text(path)
             if self.dataset is None:
-                yield from (f"{each.strip()}\n" for each in text.split("\n\n") if each.strip())
+                yield from (f"{part.strip()}\n" for part in text.split("\n\n") if part.strip())
             else:
                 table = self.dataset.model_copy(update={"data_files": name})
                 yield from table.texts(table.open())
 
 
-def read(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Return the text of a file without its byte-order mark; raise `Problem` if it is not UTF-8."""
     data = path.read_bytes()
     try:
@@ -106,4 +106,4 @@ class OwnCorpus(WholeCorpus):
         counts = dict[str, int]()
         for name, part in parts.items():
             counts[name] = splits.write(context.out, name, [part], sizes[name])
-        return splits.facts(context.out, dtype, counts)
+        return splits.split_facts(context.out, dtype, counts)

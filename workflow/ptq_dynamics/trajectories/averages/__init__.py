@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from ptq_dynamics.base.components import OneOf, found
+from ptq_dynamics.base.components import OneOf, kinds_in
 from ptq_dynamics.base.fields import Share, Strict
 
 
@@ -119,7 +119,7 @@ def _kind(data: object) -> str:
         needed = {name for name, field in kind.model_fields.items() if field.is_required()}
         return len(keys & kind.model_fields.keys()), -len(needed - keys)
 
-    return max(found(__name__, Average), key=fit).__name__
+    return max(kinds_in(__name__, Average), key=fit).__name__
 
 
 AnyAverage = Annotated[Average, OneOf(__name__, by=_kind)]
