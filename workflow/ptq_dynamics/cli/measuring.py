@@ -29,6 +29,9 @@ def measure(
     lr: Annotated[Text, Option(help="CSV file with step and lr, a rate, or trainer_state")] = None,
     every: Annotated[Number, Option(help="measure one checkpoint in so many")] = None,
     last: Annotated[Number, Option(help="measure so many checkpoints at the end")] = None,
+    exclude: Annotated[
+        Words, Option(help=f"names to leave out, as 'checkpoint-5*'; {SEVERAL}")
+    ] = None,
     skip: Annotated[bool, Option("--skip", help="leave out matrices that methods refuse")] = False,
     seed: Annotated[int, Option(help="seed of random choices")] = 0,
     scale: Annotated[Text, Option(help="use its text and settings; default: own settings")] = None,
@@ -43,12 +46,12 @@ def measure(
     workflow_profile = chosen.profile(profile)
     root = out or Path("own", Path(place).resolve().name)
     (root / "config").mkdir(parents=True, exist_ok=True)
-    checkpoints = project.checkpoints(root, place, revisions, step)
+    checkpoints = project.checkpoints(root, place, revisions, step, words(exclude))
     options = {"rate": project.rate(root, lr), "tokens_per_step": tokens_per_step}
     options |= {"every": every, "last": last, "skip": skip}
     checkpoints |= {key: value for key, value in options.items() if value is not None}
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
-    project.write(
+    left = project.write(
         root,
         checkpoints,
         project.quantizers(words(methods), words(bits)),
@@ -59,6 +62,6 @@ def measure(
     )
     source = text or (f"scale {scale}" if scale else "docstrings")
     with chdir(root):
-        files = own.measure(workflow_profile, source)
+        files = own.measure(workflow_profile, source, left)
     print("written:", ", ".join(str(root / file) for file in files))
     return True

@@ -20,9 +20,9 @@ from ptq_dynamics.train.architectures.given import Given
 REPORT = Path("README.md")
 
 
-def measure(profile: Path, text: str) -> list[Path]:
+def measure(profile: Path, text: str, left: list[str]) -> list[Path]:
     """Measure missing or outdated checkpoints of the project in this folder; print the finding.
-    Return the written files."""
+    The page has the lines `left` on models that are not measured. Return the written files."""
     plan = chosen.plan()
     figure = plan.figures.figure(FIGURE)
     quantizers = [*dict.fromkeys(series.quantizer for series in figure.settings.series)]
@@ -35,7 +35,7 @@ def measure(profile: Path, text: str) -> list[Path]:
     print(about)
     if any(finding.state != "up to date" for finding in find(plan, plan.last())):
         _build(plan, quantizers, profile)
-    print(f"\n{_report(plan, figure, f'{about}.')}\n")
+    print(f"\n{_report(plan, figure, f'{about}.', left)}\n")
     return [REPORT, Path(plan.site.results, MEASUREMENTS)]
 
 
@@ -55,7 +55,7 @@ def _build(plan: Plan, quantizers: list[str], profile: Path) -> None:
     chosen.build(Path(), ["figures"], profile)
 
 
-def _report(plan: Plan, figure: Job, about: str) -> str:
+def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     """Write a page with picture, finding, settings and numbers; return finding and settings."""
     site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])
     table = measurements.read(Path(site.results) / MEASUREMENTS)
@@ -77,6 +77,7 @@ def _report(plan: Plan, figure: Job, about: str) -> str:
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
     words += "\n\n" + " ".join([about, *_settings(plan, table[~is_full])])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
+    parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
     right = table[table.metric == ACCURACY]
     if len(right):
         percent = (100 * right[column] for column in ("value", "stderr"))

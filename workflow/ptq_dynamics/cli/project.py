@@ -18,6 +18,7 @@ from ptq_dynamics.config import families
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.corpus.sources.own import Texts
 from ptq_dynamics.engine.checkout import ROOT
+from ptq_dynamics.engine.paths import MANIFEST, SPECIFICATION
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.plan import own_checkpoints
@@ -44,20 +45,23 @@ def write(
     average: int | None = None,
     metrics: Iterable[str] = (),
     seed: int = 0,
-) -> None:
-    """Write the configuration. At the end of the run `average` checkpoints are averaged."""
+) -> list[str]:
+    """Write the configuration; return a line for each model that is not measured. At the end of the
+    run `average` checkpoints are averaged."""
     curves, averages = {RUN: [RUN]}, dict[str, Yaml]()
     try:
         with chdir(root):
-            own = families.Own(**checkpoints)
+            given = families.Own(**checkpoints)
+            own, left = own_checkpoints.without_defects(given, _is_linked)
             count = len(own_checkpoints.measured(own))
-            print(
-                *(f"{line}\n" for line in own_checkpoints.left_out(own)), sep="", end="", flush=True
-            )
+            print(*(f"{line}\n" for line in left), sep="", end="", flush=True)
+            if isinstance(own.checkpoints, families.Local) and own.checkpoints.exclude:
+                checkpoints["checkpoints"]["exclude"] = [*own.checkpoints.exclude]
     except ValidationError as error:
         raise problem(error, checkpoints, "measure") from None
     if average not in (None, 0, *range(2, count + 1)):
-        raise Problem(f"--average is {average}: must be 0, or from 2 to {count} (all checkpoints)")
+        most = f"or from 2 to {count} (all checkpoints)" if count > 1 else "for one checkpoint"
+        raise Problem(f"--average is {average}: must be 0, {most}")
     default = config.read_yaml(DEFAULTS)
     average = default["average"] if average is None else average
     if 1 < average <= count:
@@ -79,21 +83,38 @@ def write(
     }
     for name, content in contents.items():
         chosen.write(root / f"config/{name}.yaml", content)
+    return left
 
 
-def checkpoints(root: Path, place: str, revisions: str | None, step: str | None) -> Yaml:
-    """Return the place of the checkpoints; revisions are locked to commits."""
+def _is_linked(checkpoint: str, folder: Path) -> bool:
+    """Return whether a checkpoint is linked into the project with the files that it has now."""
+    place = Path(f"results/{SCALE}/fetch/{RUN}/{checkpoint}")
+    if not (place / MANIFEST).is_file():
+        return False
+    linked = folders.json_object(place / SPECIFICATION)["settings"]["checkpoints"]
+    files = [asdict(file) for file in folders.files(folder)]
+    return any(each["files"] == files for each in linked)
+
+
+def checkpoints(
+    root: Path, place: str, revisions: str | None, step: str | None, exclude: Sequence[str]
+) -> Yaml:
+    """Return the place of the checkpoints, and what to exclude. Revisions are locked to commits."""
     folder, entry = root / "config", dict[str, Yaml]()
     earlier = folder / "families.yaml"
     if Path(place).is_dir():
         entry["checkpoints"] = {"folder": _relative(place, root)}
+        if exclude:
+            entry["checkpoints"]["exclude"] = [*exclude]
     elif revisions is None:
         raise Problem(f"{place} is no folder; for a repository of the hub, add --revisions 'step*'")
     elif constants.HF_HUB_OFFLINE and earlier.is_file():
         known = config.read_yaml(earlier)["own"][RUN]
         entry |= {key: known[key] for key in ("checkpoints", "model")}
     else:
-        names = hub.revisions(place, revisions)
+        names = [n for n in hub.revisions(place, revisions) if not folders.is_excluded(n, exclude)]
+        if not names:
+            raise Problem("--exclude leaves no revision; correct it")
         _, failed = hub.lock([hub.Wanted(place, name) for name in names], folder / LOCK)
         if failed:
             raise Problem(failed[0])
