@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pandas import DataFrame
 
+from ptq_dynamics.base.checkpoints import ROUTER
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.project import FIGURE, RUN
@@ -98,5 +99,6 @@ def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
         if isinstance(size := one["group_size"], int):
             words += f" and groups of {size} weights"
         for left in list(manifest.read(job.paths.manifest).facts.get("left_out", {}).values())[:1]:
-            words += f"; {len(left)} matrices stay in full precision, such as {left[0]}"
+            kind = "routers" if all(map(ROUTER.search, left)) else "matrices"
+            words += f"; {len(left)} {kind} stay in full precision, such as {left[0]}"
         yield f"{words}."

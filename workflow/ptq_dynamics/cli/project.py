@@ -60,7 +60,11 @@ def write(
     except ValidationError as error:
         raise problem(error, checkpoints, "measure") from None
     if average not in (None, 0, *range(2, count + 1)):
-        most = f"or from 2 to {count} (all checkpoints)" if count > 1 else "for one checkpoint"
+        most = (
+            f"or from 2 to {count} (all checkpoints)"
+            if count > 1
+            else "since there is one checkpoint"
+        )
         raise Problem(f"--average is {average}: must be 0, {most}")
     default = config.read_yaml(DEFAULTS)
     average = default["average"] if average is None else average

@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
-from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, Forms, weight_files
+from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, UNCALLED, Forms, weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import formats
 from ptq_dynamics.hub.files import is_small, is_weights
@@ -95,6 +95,8 @@ def checkpoints(
         for path in (*lacking, folder):
             if (kind := formats.recognized(path)) is not None:
                 raise Problem(f"{path} has {kind}")
+        if any(is_excluded(path, exclude) for path, _ in _stepped(folder, pattern)):
+            raise Problem(f"--exclude leaves no checkpoint in {folder}; correct it")
         if lacking:
             raise Problem(f"{lacking[0]} has no {CONFIG}; save the whole model, or move it away")
         why = "and no subfolder that has one is named as checkpoint-500"
@@ -267,6 +269,7 @@ def about(place: object, config: Mapping[str, Any], tensors: Forms) -> About:  #
         shape[column]
         for name, shape in shapes.items()
         if len(shape) == 2 and name.endswith(".weight") and any(map(str.isdigit, name.split(".")))
+        if not UNCALLED.search(name)
     }
     return {
         "name": config["model_type"],
