@@ -127,6 +127,7 @@ WRONG = [
     ("--step checkpoint-", "no brackets around the step"),
     ("--lr nope", "nope is not a CSV file"),
     ("--text missing.txt", "must be a file, a folder, or OWNER/NAME@COMMIT"),
+    ("--field body", "--field is for --text in JSON"),
     ("--scale lpatop", "the nearest: laptop"),
     ("--average 3", "must be 0, or from 2 to 2"),
     ("--average 3 --last 1", "--average is 3: must be 0, since there is one"),

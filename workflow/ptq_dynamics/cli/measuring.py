@@ -24,6 +24,9 @@ def measure(
     curvature: Annotated[bool, Option("--curvature", help="also sharpness, and trace")] = False,
     tasks: Annotated[Words, Option(help=f"of config/tasks.yaml, for accuracy; {SEVERAL}")] = None,
     text: Annotated[Text, Option(help="file, folder or data set; default: docstrings")] = None,
+    field: Annotated[
+        Text, Option(help="field of --text, with text or chats; default: text")
+    ] = None,
     tokens: Annotated[Number, Option(help="validation tokens; default: 32768")] = None,
     tokens_per_step: Annotated[float | None, Option(help="tokens in a step of the run")] = None,
     lr: Annotated[Text, Option(help="CSV file with step and lr, a rate, or trainer_state")] = None,
@@ -55,7 +58,7 @@ def measure(
         root,
         checkpoints,
         project.quantizers(words(methods), words(bits)),
-        project.scale(root, scale, text, tokens, words(tasks), curvature=curvature),
+        project.scale(root, scale, text, field, tokens, words(tasks), curvature=curvature),
         average=average,
         metrics=metrics,
         seed=seed,

@@ -16,7 +16,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.config import families
 from ptq_dynamics.config.errors import problem
-from ptq_dynamics.corpus.sources.own import Texts
+from ptq_dynamics.corpus.sources.own import Texts, joined
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.paths import MANIFEST, SPECIFICATION
 from ptq_dynamics.hub import folders
@@ -166,6 +166,7 @@ def scale(
     root: Path,
     given: str | None,
     text: str | None,
+    field: str | None,
     tokens: int | None,
     tasks: Sequence[str],
     *,
@@ -180,6 +181,10 @@ def scale(
     scale: Yaml = config.read_yaml(ROOT / f"config/scales/{name}.yaml")
     main, shape = scale["corpora"]["main"], scale["models"]["main"]
     source = _text(text, root) if text else {}
+    if field is not None:
+        if "dataset" not in source:
+            raise Problem("--field is for --text in JSON, Parquet, CSV or on the hub; leave it out")
+        source["dataset"]["field"] = field
     sizes = {key: main[split] for key, split in SPLITS.items()}
     if given is None:
         scale |= default["settings"]
@@ -220,7 +225,7 @@ def _fit(
     count = most = characters * ((tokens or usual) + others)
     if texts:
         count = 0
-        for document in texts.documents():
+        for document in texts.documents(joined):
             count += len(document)
             if count >= most:
                 break
