@@ -54,11 +54,17 @@ def measure(
     options |= {"every": every, "last": last, "skip": skip}
     checkpoints |= {key: value for key, value in options.items() if value is not None}
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
-    left = project.write(
+    count, left = project.leave_out_defects(root, checkpoints)
+    # The scatter of one checkpoint is that between two calibration sets.
+    draws = 2 if count == 1 and scale is None else 1
+    project.write(
         root,
         checkpoints,
         project.quantizers(words(methods), words(bits)),
-        project.scale(root, scale, text, field, tokens, words(tasks), curvature=curvature),
+        project.scale(
+            root, scale, text, field, tokens, words(tasks), curvature=curvature, draws=draws
+        ),
+        count=count,
         average=average,
         metrics=metrics,
         seed=seed,

@@ -30,7 +30,8 @@ def measure(profile: Path, text: str, left: list[str]) -> list[Path]:
     points, shape = plan.site.planned[RUN].measured, plan.site.planned[RUN].shape
     assert isinstance(shape.model, Given)
     tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
-    about = f"{len(points)} checkpoints of {shape.model.name} ({shape.model.total:,} parameters)"
+    about = f"{len(points)} checkpoint{'s' * (len(points) > 1)} of {shape.model.name}"
+    about += f" ({shape.model.total:,} parameters)"
     about += f", each in {', '.join(quantizers)}, on {tokens:,} tokens of {text}"
     about += f" in blocks of {shape.context:,}"
     print(about)
@@ -92,12 +93,16 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
 def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
     """Yield a sentence on each quantizer, and on the matrices that it left in full precision."""
     *_, last = plan.site.planned[RUN].shards
+    kinds = plan.site.config.quantizers
     for one in table.drop_duplicates("quantizer").to_dict("records"):
         job = plan.measuring.measure(RUN, one["quantizer"], last, plan.measuring.seed(RUN))
         method = METHODS.get(one["method"], one["method"].upper())
         words = f"{one['quantizer']} is {method} with {one['bits']} bits"
         if isinstance(size := one["group_size"], int):
             words += f" and groups of {size} weights"
+        words += ", with another calibration set" * (
+            getattr(kinds[one["quantizer"]], "draw", 1) > 1
+        )
         for left in list(manifest.read(job.paths.manifest).facts.get("left_out", {}).values())[:1]:
             kind = "routers" if all(map(ROUTER.search, left)) else "matrices"
             words += f"; {len(left)} {kind} stay in full precision, such as {left[0]}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import constants
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
@@ -22,6 +22,7 @@ from ptq_dynamics.engine.paths import MANIFEST, SPECIFICATION
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.plan import own_checkpoints
+from ptq_dynamics.quantize.methods import AnyQuantizer, Calibrated
 
 Yaml = dict[str, Any]  # content of a file of configuration
 DEFAULTS, QUANTIZERS = ROOT / "config/own.yaml", ROOT / "config/quantizers.yaml"
@@ -42,30 +43,18 @@ def write(
     quantizers: Yaml,
     scale: Yaml,
     *,
+    count: int,
     average: int | None = None,
     metrics: Iterable[str] = (),
     seed: int = 0,
-) -> list[str]:
-    """Write the configuration; return a line for each model that is not measured. At the end of the
-    run `average` checkpoints are averaged."""
+) -> None:
+    """Write the configuration of `count` checkpoints. At the end of the run, `average` of them are
+    averaged. The error of one checkpoint is measured with a second calibration set, too."""
     curves, averages = {RUN: [RUN]}, dict[str, Yaml]()
-    try:
-        with chdir(root):
-            given = families.Own(**checkpoints)
-            own, left = own_checkpoints.without_defects(given, _is_linked)
-            count = len(own_checkpoints.measured(own))
-            print(*(f"{line}\n" for line in left), sep="", end="", flush=True)
-            if isinstance(own.checkpoints, families.Local) and own.checkpoints.exclude:
-                checkpoints["checkpoints"]["exclude"] = [*own.checkpoints.exclude]
-    except ValidationError as error:
-        raise problem(error, checkpoints, "measure") from None
     if average not in (None, 0, *range(2, count + 1)):
-        most = (
-            f"or from 2 to {count} (all checkpoints)"
-            if count > 1
-            else "since there is one checkpoint"
-        )
-        raise Problem(f"--average is {average}: must be 0, {most}")
+        if count == 1:
+            raise Problem(f"--average is {average}: must be 0, since there is one checkpoint")
+        raise Problem(f"--average is {average}: must be 0, or from 2 to {count} (all checkpoints)")
     default = config.read_yaml(DEFAULTS)
     average = default["average"] if average is None else average
     if 1 < average <= count:
@@ -74,6 +63,11 @@ def write(
         averages[mean] = {"trajectory": RUN, "last": average}
     figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
     figure["metrics"] = ["quantization_error", "loss", *metrics]
+    if count == 1 and scale["calibration"].get("draws", 1) > 1:
+        calibrated = [name for name, entry in quantizers.items() if _is_calibrated(entry)]
+        second = {f"{name}-draw-2": {**quantizers[name], "draw": 2} for name in calibrated}
+        figure["draws"] = {name: [f"{name}-draw-2"] for name in calibrated}
+        quantizers = quantizers | second
     contents = {
         "config": {"scale": SCALE, "seed": seed, "figures": "all"},
         "runs": {**config.read_yaml(ROOT / "config/runs.yaml"), "runs": {}, "averages": {}},
@@ -87,7 +81,26 @@ def write(
     }
     for name, content in contents.items():
         chosen.write(root / f"config/{name}.yaml", content)
-    return left
+
+
+def _is_calibrated(quantizer: Yaml) -> bool:
+    return isinstance(TypeAdapter(AnyQuantizer).validate_python(quantizer), Calibrated)
+
+
+def leave_out_defects(root: Path, checkpoints: Yaml) -> tuple[int, list[str]]:
+    """Add defective checkpoints to those that are excluded. Return the number of the others, and a
+    line for each model that is not measured."""
+    try:
+        with chdir(root):
+            given = families.Own(**checkpoints)
+            own, left = own_checkpoints.without_defects(given, _is_linked)
+            count = len(own_checkpoints.measured(own))
+    except ValidationError as error:
+        raise problem(error, checkpoints, "measure") from None
+    print(*(f"{line}\n" for line in left), sep="", end="", flush=True)
+    if isinstance(own.checkpoints, families.Local) and own.checkpoints.exclude:
+        checkpoints["checkpoints"]["exclude"] = [*own.checkpoints.exclude]
+    return count, left
 
 
 def _is_linked(checkpoint: str, folder: Path) -> bool:
@@ -171,8 +184,10 @@ def scale(
     tasks: Sequence[str],
     *,
     curvature: bool,
+    draws: int,
 ) -> Yaml:
-    """Return a scale of this checkout, by default with the settings of config/own.yaml."""
+    """Return a scale of this checkout, by default with the settings of config/own.yaml, and with
+    `draws` calibration sets."""
     default = config.read_yaml(DEFAULTS)
     name = given or default["scale"]
     config.require("--scale", "scale", [name], config.scales(ROOT / "config"))
@@ -192,15 +207,18 @@ def scale(
         if not curvature:
             scale["curvature"]["tokens"] = default["context"]
         sizes = {key: scale[key]["tokens"] for key in SPLITS}
+        scale["calibration"]["draws"] = draws
+        sizes["calibration"] *= draws
     if source and not curvature:
         sizes["curvature"] = 0
     if given is None:
         with chdir(root):
             texts = Texts(**source) if "files" in source else None
             sizes = _fit(sizes, tokens, texts, default)
+        parts = {**sizes, "calibration": sizes["calibration"] // draws}
         for key in SPLITS:
-            scale[key]["tokens"] = sizes[key] or scale[key]["tokens"]
-        blocks = sizes["evaluation"] // FEWEST, *filter(None, sizes.values())
+            scale[key]["tokens"] = parts[key] or scale[key]["tokens"]
+        blocks = sizes["evaluation"] // FEWEST, *filter(None, parts.values())
         shape["context"] = min(default["context"], *blocks)
     main |= {split: sizes[key] for key, split in SPLITS.items()}
     if source:
