@@ -1,9 +1,9 @@
 """Checkpoints in formats of other programs: the files that show them, and what converts them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from re import compile as pattern
 
 AUTO = "from transformers import AutoConfig as C, AutoModelForCausalLM as A"
 
@@ -116,7 +116,7 @@ def recognized(folder: Path) -> str | None:
 
 
 # Classes that predict the next token, with or without images, and those without a head.
-CAUSAL = pattern("CausalLM|LMHead|DoubleHeads|ConditionalGeneration|Decoder|Model$")
+CAUSAL = re.compile("CausalLM|LMHead|DoubleHeads|ConditionalGeneration|Decoder|Model$")
 # Types that see both sides unless is_decoder is set, although transformers loads them as causal.
 BIDIRECTIONAL = frozenset(
     {
