@@ -73,13 +73,15 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> P
                 f"{folder} takes {size / 1e9:.2g} GB, fits on no device, and cannot be spread "
                 f"({reason}); use larger devices, or more of them"
             ) from error
-        raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
+        raise Problem(
+            f"{folder} holds no readable checkpoint ({reason}); save it again, or leave it out"
+        ) from error
     for name, weight in model.named_parameters():
         # Weights that are not in memory, or in 8 bits, cannot be verified.
         if not weight.is_meta and weight.itemsize > 1 and not weight.isfinite().all():
             raise Problem(
                 f"{folder}: {name} has values that are not finite; leave {folder.name} out, or "
-                "rebuild it"
+                "save it again"
             )
     if not spread:
         nn.Module.to(model, device())
