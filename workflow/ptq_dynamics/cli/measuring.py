@@ -24,11 +24,17 @@ def measure(
     curvature: Annotated[bool, Option("--curvature", help="also sharpness, and trace")] = False,
     tasks: Annotated[Words, Option(help=f"of config/tasks.yaml, for accuracy; {SEVERAL}")] = None,
     text: Annotated[Text, Option(help="file, folder or data set; default: docstrings")] = None,
+    field: Annotated[
+        Text, Option(help="field of --text, with text or chats; default: text")
+    ] = None,
     tokens: Annotated[Number, Option(help="validation tokens; default: 32768")] = None,
     tokens_per_step: Annotated[float | None, Option(help="tokens in a step of the run")] = None,
     lr: Annotated[Text, Option(help="CSV file with step and lr, a rate, or trainer_state")] = None,
     every: Annotated[Number, Option(help="measure one checkpoint in so many")] = None,
     last: Annotated[Number, Option(help="measure so many checkpoints at the end")] = None,
+    exclude: Annotated[
+        Words, Option(help=f"names to leave out, as 'checkpoint-5*'; {SEVERAL}")
+    ] = None,
     skip: Annotated[bool, Option("--skip", help="leave out matrices that methods refuse")] = False,
     seed: Annotated[int, Option(help="seed of random choices")] = 0,
     scale: Annotated[Text, Option(help="use its text and settings; default: own settings")] = None,
@@ -43,22 +49,28 @@ def measure(
     workflow_profile = chosen.profile(profile)
     root = out or Path("own", Path(place).resolve().name)
     (root / "config").mkdir(parents=True, exist_ok=True)
-    checkpoints = project.checkpoints(root, place, revisions, step)
+    checkpoints = project.checkpoints(root, place, revisions, step, words(exclude))
     options = {"rate": project.rate(root, lr), "tokens_per_step": tokens_per_step}
     options |= {"every": every, "last": last, "skip": skip}
     checkpoints |= {key: value for key, value in options.items() if value is not None}
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
+    count, left = project.leave_out_defects(root, checkpoints)
+    # The scatter of one checkpoint is that between two calibration sets.
+    draws = 2 if count == 1 and scale is None else 1
     project.write(
         root,
         checkpoints,
         project.quantizers(words(methods), words(bits)),
-        project.scale(root, scale, text, tokens, words(tasks), curvature=curvature),
+        project.scale(
+            root, scale, text, field, tokens, words(tasks), curvature=curvature, draws=draws
+        ),
+        count=count,
         average=average,
         metrics=metrics,
         seed=seed,
     )
     source = text or (f"scale {scale}" if scale else "docstrings")
     with chdir(root):
-        files = own.measure(workflow_profile, source)
+        files = own.measure(workflow_profile, source, left)
     print("written:", ", ".join(str(root / file) for file in files))
     return True

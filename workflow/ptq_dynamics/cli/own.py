@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pandas import DataFrame
 
+from ptq_dynamics.base.checkpoints import ROUTER
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.project import FIGURE, RUN
@@ -20,22 +21,23 @@ from ptq_dynamics.train.architectures.given import Given
 REPORT = Path("README.md")
 
 
-def measure(profile: Path, text: str) -> list[Path]:
+def measure(profile: Path, text: str, left: list[str]) -> list[Path]:
     """Measure missing or outdated checkpoints of the project in this folder; print the finding.
-    Return the written files."""
+    The page has the lines `left` on models that are not measured. Return the written files."""
     plan = chosen.plan()
     figure = plan.figures.figure(FIGURE)
     quantizers = [*dict.fromkeys(series.quantizer for series in figure.settings.series)]
     points, shape = plan.site.planned[RUN].measured, plan.site.planned[RUN].shape
     assert isinstance(shape.model, Given)
     tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
-    about = f"{len(points)} checkpoints of {shape.model.name} ({shape.model.total:,} parameters)"
+    about = f"{len(points)} checkpoint{'s' * (len(points) > 1)} of {shape.model.name}"
+    about += f" ({shape.model.total:,} parameters)"
     about += f", each in {', '.join(quantizers)}, on {tokens:,} tokens of {text}"
     about += f" in blocks of {shape.context:,}"
     print(about)
     if any(finding.state != "up to date" for finding in find(plan, plan.last())):
         _build(plan, quantizers, profile)
-    print(f"\n{_report(plan, figure, f'{about}.')}\n")
+    print(f"\n{_report(plan, figure, f'{about}.', left)}\n")
     return [REPORT, Path(plan.site.results, MEASUREMENTS)]
 
 
@@ -55,7 +57,7 @@ def _build(plan: Plan, quantizers: list[str], profile: Path) -> None:
     chosen.build(Path(), ["figures"], profile)
 
 
-def _report(plan: Plan, figure: Job, about: str) -> str:
+def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     """Write a page with picture, finding, settings and numbers; return finding and settings."""
     site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])
     table = measurements.read(Path(site.results) / MEASUREMENTS)
@@ -77,6 +79,7 @@ def _report(plan: Plan, figure: Job, about: str) -> str:
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
     words += "\n\n" + " ".join([about, *_settings(plan, table[~is_full])])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
+    parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
     right = table[table.metric == ACCURACY]
     if len(right):
         percent = (100 * right[column] for column in ("value", "stderr"))
@@ -90,12 +93,17 @@ def _report(plan: Plan, figure: Job, about: str) -> str:
 def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
     """Yield a sentence on each quantizer, and on the matrices that it left in full precision."""
     *_, last = plan.site.planned[RUN].shards
+    kinds = plan.site.config.quantizers
     for one in table.drop_duplicates("quantizer").to_dict("records"):
         job = plan.measuring.measure(RUN, one["quantizer"], last, plan.measuring.seed(RUN))
         method = METHODS.get(one["method"], one["method"].upper())
         words = f"{one['quantizer']} is {method} with {one['bits']} bits"
         if isinstance(size := one["group_size"], int):
             words += f" and groups of {size} weights"
+        words += ", with another calibration set" * (
+            getattr(kinds[one["quantizer"]], "draw", 1) > 1
+        )
         for left in list(manifest.read(job.paths.manifest).facts.get("left_out", {}).values())[:1]:
-            words += f"; {len(left)} matrices stay in full precision, such as {left[0]}"
+            kind = "routers" if all(map(ROUTER.search, left)) else "matrices"
+            words += f"; {len(left)} {kind} stay in full precision, such as {left[0]}"
         yield f"{words}."

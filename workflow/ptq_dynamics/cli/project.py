@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import constants
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.config import families
 from ptq_dynamics.config.errors import problem
-from ptq_dynamics.corpus.sources.own import Texts
+from ptq_dynamics.corpus.sources.own import Texts, joined
 from ptq_dynamics.engine.checkout import ROOT
+from ptq_dynamics.engine.paths import MANIFEST, SPECIFICATION
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.plan import own_checkpoints
+from ptq_dynamics.quantize.methods import AnyQuantizer, Calibrated
 
 Yaml = dict[str, Any]  # content of a file of configuration
 DEFAULTS, QUANTIZERS = ROOT / "config/own.yaml", ROOT / "config/quantizers.yaml"
@@ -41,22 +43,17 @@ def write(
     quantizers: Yaml,
     scale: Yaml,
     *,
+    count: int,
     average: int | None = None,
     metrics: Iterable[str] = (),
     seed: int = 0,
 ) -> None:
-    """Write the configuration. At the end of the run `average` checkpoints are averaged."""
+    """Write the configuration of `count` checkpoints. At the end of the run, `average` of them are
+    averaged. The error of one checkpoint is measured with a second calibration set, too."""
     curves, averages = {RUN: [RUN]}, dict[str, Yaml]()
-    try:
-        with chdir(root):
-            own = families.Own(**checkpoints)
-            count = len(own_checkpoints.measured(own))
-            print(
-                *(f"{line}\n" for line in own_checkpoints.left_out(own)), sep="", end="", flush=True
-            )
-    except ValidationError as error:
-        raise problem(error, checkpoints, "measure") from None
     if average not in (None, 0, *range(2, count + 1)):
+        if count == 1:
+            raise Problem(f"--average is {average}: must be 0, since there is one checkpoint")
         raise Problem(f"--average is {average}: must be 0, or from 2 to {count} (all checkpoints)")
     default = config.read_yaml(DEFAULTS)
     average = default["average"] if average is None else average
@@ -66,6 +63,11 @@ def write(
         averages[mean] = {"trajectory": RUN, "last": average}
     figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
     figure["metrics"] = ["quantization_error", "loss", *metrics]
+    if count == 1 and scale["calibration"].get("draws", 1) > 1:
+        calibrated = [name for name, entry in quantizers.items() if _is_calibrated(entry)]
+        second = {f"{name}-draw-2": {**quantizers[name], "draw": 2} for name in calibrated}
+        figure["draws"] = {name: [f"{name}-draw-2"] for name in calibrated}
+        quantizers = quantizers | second
     contents = {
         "config": {"scale": SCALE, "seed": seed, "figures": "all"},
         "runs": {**config.read_yaml(ROOT / "config/runs.yaml"), "runs": {}, "averages": {}},
@@ -81,19 +83,55 @@ def write(
         chosen.write(root / f"config/{name}.yaml", content)
 
 
-def checkpoints(root: Path, place: str, revisions: str | None, step: str | None) -> Yaml:
-    """Return the place of the checkpoints; revisions are locked to commits."""
+def _is_calibrated(quantizer: Yaml) -> bool:
+    return isinstance(TypeAdapter(AnyQuantizer).validate_python(quantizer), Calibrated)
+
+
+def leave_out_defects(root: Path, checkpoints: Yaml) -> tuple[int, list[str]]:
+    """Add defective checkpoints to those that are excluded. Return the number of the others, and a
+    line for each model that is not measured."""
+    try:
+        with chdir(root):
+            given = families.Own(**checkpoints)
+            own, left = own_checkpoints.without_defects(given, _is_linked)
+            count = len(own_checkpoints.measured(own))
+    except ValidationError as error:
+        raise problem(error, checkpoints, "measure") from None
+    print(*(f"{line}\n" for line in left), sep="", end="", flush=True)
+    if isinstance(own.checkpoints, families.Local) and own.checkpoints.exclude:
+        checkpoints["checkpoints"]["exclude"] = [*own.checkpoints.exclude]
+    return count, left
+
+
+def _is_linked(checkpoint: str, folder: Path) -> bool:
+    """Return whether a checkpoint is linked into the project with the files that it has now."""
+    place = Path(f"results/{SCALE}/fetch/{RUN}/{checkpoint}")
+    if not (place / MANIFEST).is_file():
+        return False
+    linked = folders.json_object(place / SPECIFICATION)["settings"]["checkpoints"]
+    files = [asdict(file) for file in folders.files(folder)]
+    return any(each["files"] == files for each in linked)
+
+
+def checkpoints(
+    root: Path, place: str, revisions: str | None, step: str | None, exclude: Sequence[str]
+) -> Yaml:
+    """Return the place of the checkpoints, and what to exclude. Revisions are locked to commits."""
     folder, entry = root / "config", dict[str, Yaml]()
     earlier = folder / "families.yaml"
     if Path(place).is_dir():
         entry["checkpoints"] = {"folder": _relative(place, root)}
+        if exclude:
+            entry["checkpoints"]["exclude"] = [*exclude]
     elif revisions is None:
         raise Problem(f"{place} is no folder; for a repository of the hub, add --revisions 'step*'")
     elif constants.HF_HUB_OFFLINE and earlier.is_file():
         known = config.read_yaml(earlier)["own"][RUN]
         entry |= {key: known[key] for key in ("checkpoints", "model")}
     else:
-        names = hub.revisions(place, revisions)
+        names = [n for n in hub.revisions(place, revisions) if not folders.is_excluded(n, exclude)]
+        if not names:
+            raise Problem("--exclude leaves no revision; correct it")
         _, failed = hub.lock([hub.Wanted(place, name) for name in names], folder / LOCK)
         if failed:
             raise Problem(failed[0])
@@ -141,12 +179,15 @@ def scale(
     root: Path,
     given: str | None,
     text: str | None,
+    field: str | None,
     tokens: int | None,
     tasks: Sequence[str],
     *,
     curvature: bool,
+    draws: int,
 ) -> Yaml:
-    """Return a scale of this checkout, by default with the settings of config/own.yaml."""
+    """Return a scale of this checkout, by default with the settings of config/own.yaml, and with
+    `draws` calibration sets."""
     default = config.read_yaml(DEFAULTS)
     name = given or default["scale"]
     config.require("--scale", "scale", [name], config.scales(ROOT / "config"))
@@ -155,6 +196,10 @@ def scale(
     scale: Yaml = config.read_yaml(ROOT / f"config/scales/{name}.yaml")
     main, shape = scale["corpora"]["main"], scale["models"]["main"]
     source = _text(text, root) if text else {}
+    if field is not None:
+        if "dataset" not in source:
+            raise Problem("--field is for --text in JSON, Parquet, CSV or on the hub; leave it out")
+        source["dataset"]["field"] = field
     sizes = {key: main[split] for key, split in SPLITS.items()}
     if given is None:
         scale |= default["settings"]
@@ -162,15 +207,18 @@ def scale(
         if not curvature:
             scale["curvature"]["tokens"] = default["context"]
         sizes = {key: scale[key]["tokens"] for key in SPLITS}
+        scale["calibration"]["draws"] = draws
+        sizes["calibration"] *= draws
     if source and not curvature:
         sizes["curvature"] = 0
     if given is None:
         with chdir(root):
             texts = Texts(**source) if "files" in source else None
             sizes = _fit(sizes, tokens, texts, default)
+        parts = {**sizes, "calibration": sizes["calibration"] // draws}
         for key in SPLITS:
-            scale[key]["tokens"] = sizes[key] or scale[key]["tokens"]
-        blocks = sizes["evaluation"] // FEWEST, *filter(None, sizes.values())
+            scale[key]["tokens"] = parts[key] or scale[key]["tokens"]
+        blocks = sizes["evaluation"] // FEWEST, *filter(None, parts.values())
         shape["context"] = min(default["context"], *blocks)
     main |= {split: sizes[key] for key, split in SPLITS.items()}
     if source:
@@ -195,7 +243,7 @@ def _fit(
     count = most = characters * ((tokens or usual) + others)
     if texts:
         count = 0
-        for document in texts.documents():
+        for document in texts.documents(joined):
             count += len(document)
             if count >= most:
                 break

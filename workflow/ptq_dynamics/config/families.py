@@ -138,9 +138,10 @@ AnyFamilyRun = Annotated[
 
 class Local(Strict):
     """Checkpoints of Hugging Face in the subfolders of a `folder`; the one group of the pattern
-    `step` finds the step in their names."""
+    `step` finds the step in their names. Names that fit a pattern of `exclude` are left out."""
 
     folder: str
+    exclude: tuple[str, ...] = ()
     step: re.Pattern[str] = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")
 
 

@@ -27,7 +27,7 @@ _PICKLED = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?")
 _FETCHED = "|".join(pattern.pattern for pattern in (_SMALL, _SAFE, _PICKLED))
 
 # All take a file's name; a checkpoint here is one that needs no conversion.
-is_of_tokenizer, is_small, is_pickled = _TOKENIZER.fullmatch, _SMALL.fullmatch, _PICKLED.fullmatch
+is_of_tokenizer, is_small = _TOKENIZER.fullmatch, _SMALL.fullmatch
 is_weights = re.compile(f"{_SAFE.pattern}|{_PICKLED.pattern}").fullmatch
 is_of_checkpoint = re.compile(f"{_SMALL.pattern}|{_SAFE.pattern}").fullmatch
 COMMIT = re.compile(r"^[0-9a-f]{40}$")

@@ -145,7 +145,8 @@ def model(repository: str, revision: str, commit: str) -> folders.About:
     except Exception as error:
         raise explained(error, source, "config.json, or what safetensors hold,") from error
     require_plain(source, config.parent, forms(metadata))
-    return folders.about(json.loads(config.read_text(encoding="utf-8")), forms(metadata))
+    about = json.loads(config.read_text(encoding="utf-8"))
+    return folders.about(source, about, forms(metadata))
 
 
 def _file(about: "RepoSibling", source: Source) -> HubFile:

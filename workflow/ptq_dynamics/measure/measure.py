@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ptq_dynamics import models
+from ptq_dynamics.base.checkpoints import ROUTER
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
@@ -123,10 +124,13 @@ def _packed(
             result.save(folder, target)
             # Loaded again, because methods change their model.
             model, batches = models.load(folder), calibration.batches()
-            if (left := models.left_out(model, result.weights)) and not settings.skip:
+            left = models.left_out(model, result.weights)
+            refused = [name for name in left if not ROUTER.search(name)]
+            if refused and not settings.skip:
                 raise Problem(
-                    f"{settings.quantizer.method} does not take {len(left)} matrices of {folder}: "
-                    f"{', '.join(left[:SHOWN])}...; --skip leaves them in full precision"
+                    f"{settings.quantizer.method} does not take {len(refused)} matrices of "
+                    f"{folder}: {', '.join(refused[:SHOWN])}...; --skip leaves them in full "
+                    "precision"
                 )
             errors = {}
             if settings.layers:

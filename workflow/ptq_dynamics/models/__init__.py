@@ -20,11 +20,12 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
+    GenerationConfig,
     PreTrainedModel,
 )
 from transformers.pytorch_utils import Conv1D
 
-from ptq_dynamics.base.checkpoints import weight_files
+from ptq_dynamics.base.checkpoints import ROUTER, UNCALLED, weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
 
@@ -72,16 +73,23 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> P
                 f"{folder} takes {size / 1e9:.2g} GB, fits on no device, and cannot be spread "
                 f"({reason}); use larger devices, or more of them"
             ) from error
-        raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
+        raise Problem(
+            f"{folder} holds no readable checkpoint ({reason}); save it again, or leave it out"
+        ) from error
     for name, weight in model.named_parameters():
         # Weights that are not in memory, or in 8 bits, cannot be verified.
         if not weight.is_meta and weight.itemsize > 1 and not weight.isfinite().all():
             raise Problem(
                 f"{folder}: {name} has values that are not finite; leave {folder.name} out, or "
-                "rebuild it"
+                "save it again"
             )
     if not spread:
         nn.Module.to(model, device())
+    try:
+        model.generation_config.validate(strict=True)
+    except ValueError:
+        # No loss depends on it, but transformers would not save it with the quantized model.
+        model.generation_config = GenerationConfig()
     return model.eval()
 
 
@@ -194,13 +202,16 @@ def plain(model: PreTrainedModel) -> PreTrainedModel:
         twin.weight.data, twin.bias = layer.weight.data.T.contiguous(), layer.bias
         twin.transposed = True
         model.set_submodule(name, twin)
-    has_experts = any(getattr(model.config, name, None) for name in EXPERTS)
-    if has_experts and not any(weight.is_meta for weight in model.parameters()):
+    if _has_experts(model) and not any(weight.is_meta for weight in model.parameters()):
         # It takes seconds to import.
         from llmcompressor.modeling.moe.linearize import linearize_moe
 
         linearize_moe(model)
     return model
+
+
+def _has_experts(model: nn.Module) -> bool:
+    return any(getattr(getattr(model, "config", None), name, None) for name in EXPERTS)
 
 
 def dequantized(folder: Path) -> dict[str, Tensor]:
@@ -241,9 +252,11 @@ def left_out(model: nn.Module, taken: Container[str]) -> list[str]:
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
     """Return the linear layers of the transformer blocks by module path, which are quantized
-    (section 3). A number in the path marks a block."""
+    (section 3), without routers. A number in the path marks a block."""
+    is_mixture = _has_experts(model)
     return {
         name: module
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and any(part.isdigit() for part in name.split("."))
+        if not UNCALLED.search(name) and not (is_mixture and ROUTER.search(name))
     }

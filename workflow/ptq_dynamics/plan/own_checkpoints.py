@@ -1,8 +1,10 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -130,14 +132,14 @@ def _described(folder: Path) -> Given:
     from huggingface_hub import get_local_safetensors_metadata
     from safetensors import safe_open
 
-    place = folder
+    place, config = folder, folders.json_object(folder / CONFIG)
     try:
         for place in weight_files(folder):
             safe_open(place, "numpy")  # raises if the file is truncated
         place = folder
         tensors = forms(get_local_safetensors_metadata(folder))
         require_plain(folder, folder, tensors)
-        return Given.model_validate(folders.about(folders.json_object(folder / CONFIG), tensors))
+        return Given.model_validate(folders.about(folder, config, tensors))
     except Problem:
         raise
     # The libraries raise many types of errors.
@@ -153,7 +155,7 @@ def measured(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
 
 
 def _in_folder(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
-    steps = folders.checkpoints(Path(source.folder).resolve(), source.step)
+    steps = folders.checkpoints(Path(source.folder).resolve(), source.step, source.exclude)
     return _sampled(entry, list(steps.items()))
 
 
@@ -167,12 +169,56 @@ def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
     return checkpoints[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
 
 
-def left_out(entry: Own) -> list[str]:
-    """Return a line for each model in a local folder that is not measured."""
-    source = entry.checkpoints
+def without_defects(entry: Own, is_known: Callable[[str, Path], bool]) -> tuple[Own, list[str]]:
+    """Return own checkpoints of a folder without defective ones, which `exclude` has by name, and a
+    line for each model that is not measured. Values of checkpoints are read unless `is_known`, by
+    id and folder. Raises `Problem` if no checkpoint is left."""
+    source, lines = entry.checkpoints, list[str]()
     if not isinstance(source, Local):
-        return []
-    return folders.left_out(Path(source.folder).resolve(), source.step)
+        return entry, []
+    root, models, sound = Path(source.folder).resolve(), dict[Path, Given](), set[Path]()
+    lines += folders.left_out(root, source.step, source.exclude)
+    while True:
+        chosen, defects = _in_folder(entry, source), dict[Path, str]()
+        for path, step in chosen:
+            if path not in sound:
+                try:
+                    models[path] = _sound(path, root)
+                    if not is_known(ALONE if step is None else step_id(step), path):
+                        folders.require_finite(path)
+                    sound.add(path)
+                except Problem as problem:
+                    defects[path] = str(problem)
+        if len(defects) == len(chosen):
+            raise Problem(defects[chosen[-1][0]])
+        if not defects:
+            defects = _foreign({path: models[path] for path, _ in chosen})
+        if not defects:
+            return entry, lines
+        names = (escape(path.name) for path in defects)
+        source = source.model_copy(update={"exclude": (*source.exclude, *names)})
+        entry = entry.model_copy(update={"checkpoints": source})
+        for path, why in defects.items():
+            lines.append(f"{path} is left out: {why.replace(f'{path} ', 'it ', 1)}")
+
+
+def _sound(folder: Path, root: Path) -> Given:
+    files = folders.files(folder)
+    model = _described(folder)
+    if not any(is_of_tokenizer(file.name) for file in (*files, *folders.listed(root, bool))):
+        mend = "save it there: tokenizer.save_pretrained"
+        raise Problem(f"{folder} has no tokenizer, and {root} has none; {mend}")
+    return model
+
+
+def _foreign(models: Mapping[Path, Given]) -> dict[Path, str]:
+    """Return why checkpoints do not fit the model that more than half of them hold."""
+    alike = {path: model.model_copy(update={"context": 0}) for path, model in models.items()}
+    ((usual, count),) = Counter(alike.values()).most_common(1)
+    if 2 * count <= len(alike):
+        return {}
+    why = f"it holds another model than {next(p.name for p in alike if alike[p] == usual)}"
+    return {path: why for path, model in alike.items() if model != usual}
 
 
 def _tokens(entry: Own, step: int | None) -> int | None:
@@ -194,5 +240,5 @@ def _places(entry: Own, states: Mapping[Path, own_rates.State]) -> own_rates.Pla
         )
     if isinstance(source := entry.checkpoints, Local):
         folder = Path(source.folder).resolve()
-        known |= own_rates.scheduled(folders.checkpoints(folder, source.step))
+        known |= own_rates.scheduled(folders.checkpoints(folder, source.step, source.exclude))
     return own_rates.places(known)

@@ -12,7 +12,13 @@ from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.sources import Corpus, WholeCorpus
-from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus, DatasetSource, load_tokenizer
+from ptq_dynamics.corpus.sources.datasets import (
+    Chat,
+    DatasetsCorpus,
+    DatasetSource,
+    Message,
+    load_tokenizer,
+)
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Facts
@@ -28,10 +34,10 @@ class Texts(Strict):
     files: tuple[LocalFile, ...] = ()
     dataset: DatasetSource | None = None
 
-    def documents(self) -> Iterator[str]:
-        """Yield the documents; raise `Problem` for text that is not UTF-8."""
+    def documents(self, chat: Chat) -> Iterator[str]:
+        """Yield the documents, chats included; raise `Problem` for text that is not UTF-8."""
         if self.dataset is not None and not self.files:
-            yield from self.dataset.texts(self.dataset.open())
+            yield from self.dataset.texts(self.dataset.open(), chat)
         for name in (part.name for part in self.files if part.size):
             path = Path(self.folder, name)
             text = "" if path.suffix.lower() == ".parquet" else read_text(path)
@@ -39,7 +45,12 @@ class Texts(Strict):
                 yield from (f"{part.strip()}\n" for part in text.split("\n\n") if part.strip())
             else:
                 table = self.dataset.model_copy(update={"data_files": name})
-                yield from table.texts(table.open())
+                yield from table.texts(table.open(), chat)
+
+
+def joined(chat: list[Message]) -> str:
+    """Return what the messages of a chat say, without the template of a tokenizer."""
+    return "\n".join(message["content"] for message in chat)
 
 
 def read_text(path: Path) -> str:
@@ -96,7 +107,11 @@ class OwnCorpus(WholeCorpus):
         if not isinstance(self.text, Texts):
             texts = {**self.text.split_texts(), "train": ()}
             return self.write_splits(context.out, encoder, texts)
-        encoded = splits.encode(encoder, self.text.documents(), dtype)
+
+        def chat(messages: list[Message]) -> str:
+            return str(tokenizer.apply_chat_template([*map(dict, messages)], tokenize=False))
+
+        encoded = splits.encode(encoder, self.text.documents(chat), dtype)
         sizes = self.sizes
         parts = splits.cut(chain.from_iterable(encoded), sizes)
         count, needed = sum(map(len, chain(*parts.values()))), sum(sizes.values())

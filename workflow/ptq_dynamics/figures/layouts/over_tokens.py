@@ -6,7 +6,7 @@ import numpy as np
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.columns import OrColumn
-from ptq_dynamics.figures.labels import METHODS, Form
+from ptq_dynamics.figures.labels import Form, call
 from ptq_dynamics.figures.layout import Layout, Reads, Some
 from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
@@ -48,6 +48,8 @@ class OverTokens(Layout):
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         data, options = sheet.data, self.options
+        if options.words:
+            data.called = call(data.quantizers.values(), with_method=True)
         wanted = list(data.wanted(quantized_losses=options.quantized_losses == "beside"))
         one = len({metric for metric, _ in wanted}) == 1
         labels, form = data.labels, Form(log_y=True) if options.log else Form()
@@ -112,8 +114,6 @@ def _described(data: "Curves", quantizer: str) -> str:
     from ptq_dynamics.measure.measurements import contributions, mean_and_error
 
     called, run, shown = data.called[quantizer], data.labels[0], data.quantizers[quantizer]
-    if called == f"{shown.bits}-bit" and shown.method != "recipe":
-        called += f" {METHODS.get(shown.method, shown.method.upper())}"
     used = shown.draws[0]
     own = data.table[data.table.quantizer == used].sort_values(names.STEP, na_position="first")
     rows, losses = (own[own.metric == metric] for metric in (names.QUANTIZATION_ERROR, names.LOSS))
@@ -124,6 +124,14 @@ def _described(data: "Curves", quantizer: str) -> str:
     errors = Errors(mine.phase.to_numpy(), mine.step.to_numpy(), value, noise)
     series = {one.trajectory: one for one in data.settings.series if one.quantizer == used}
     words, ends = errors.verdict(called), list[np.ndarray]()
+    if len(mine) == 1:
+        drawn = data.table[data.table.quantizer.isin(shown.draws[1:])]
+        others = drawn[
+            (drawn.metric == names.QUANTIZATION_ERROR)
+            & drawn.checkpoint_id.isin(mine.checkpoint_id)
+        ]
+        for other in others[others.trajectory == data.curves[run][0]].value:
+            words += f"; with another calibration set it is {100 * other:.3g} %"
     for label, members in data.curves.items():
         of, loss = (t[t.trajectory == members[-1]].iloc[-1] for t in (rows, losses))
         blocks = contributions(names.LOSS, series[members[-1]], data.inputs)

@@ -124,7 +124,7 @@ class Awq(InProcess, Calibrated, Grouped):
             # As in the paper, the search uses activations of the full-precision model.
             try:
                 compress(model, data, recipe, propagate_error=False)
-            except ValueError as error:
+            except (ValueError, AttributeError) as error:
                 kind = model.config.model_type
                 raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
         if others := awq._columns.keys() - layers.keys():
