@@ -132,7 +132,7 @@ def test_averages_take_what_their_authors_took():
 
     def members(name, weight=1.0):
         """What is in the last mean of an average, by trajectory, with its weight."""
-        (*_, last) = made.trajectories.makers(name)
+        (*_, last) = made.trajectories.jobs(name)
         sources, mean = made.site.planned[name].sources, last.settings.means[-1]
         total, found = sum(each.weight for each in mean.members), []
         for each in mean.members:

@@ -68,7 +68,7 @@ def test_lawa_averages_the_last_checkpoints_every_500_steps():
         needed = {step - 500 * back for step in steps.values() for back in range(window)}
         assert needed <= checkpoints, sorted(needed - checkpoints)[:3]
         # One job at every shard, which holds the averages at its checkpoints.
-        made = at("paper").trajectories.makers(f"lawa-{window}")
+        made = at("paper").trajectories.jobs(f"lawa-{window}")
         means = [mean for job in made for mean in job.settings.means]
         assert [mean.id for mean in means] == list(steps)
         assert {len(mean.members) for mean in means} == {window}

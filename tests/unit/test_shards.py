@@ -32,7 +32,7 @@ def test_shards_are_the_whole_to_the_byte(workspace, trunk, branch, tmp_path):
     assert all(name in one.decode() for name in ("sharpness", "weight_mse", *TRAJECTORIES, "rtn3"))
     for name in ("lawa-of-lawa", *TRAJECTORIES[1:]):
         whole, parts = (
-            Trajectory([each.manifest(job) for job in each.plan.trajectories.makers(name)])
+            Trajectory([each.manifest(job) for job in each.plan.trajectories.jobs(name)])
             for each in found.values()
         )
         assert whole.checkpoints == parts.checkpoints

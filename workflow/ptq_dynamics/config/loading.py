@@ -20,9 +20,9 @@ from ptq_dynamics.claims.definitions import TableQuery
 from ptq_dynamics.config import counts
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
+from ptq_dynamics.config.references import References
 from ptq_dynamics.config.runs import Runs, Whole
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.words import Words
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.hub.lock import read as read_lock
@@ -32,7 +32,7 @@ from ptq_dynamics.quantize.methods import AnyQuantizer
 Task = Annotated[tasks.Task, OneOf("ptq_dynamics.measure.tasks", by="source")]
 
 
-def _words(value: object) -> object:
+def _split(value: object) -> object:
     # --config figures="fig04 fig06" more_seeds=102
     if isinstance(value, int):
         return [value]
@@ -44,9 +44,9 @@ class Choice(Strict):
 
     scale: Name
     seed: Seed
-    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_words)] = ()
+    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_split)] = ()
     figures: Annotated[
-        Literal["all"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_words)
+        Literal["all"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_split)
     ]
     deep: bool = False
 
@@ -134,7 +134,7 @@ def load(choice: Mapping[str, object], folder: Path) -> Config:
     families: Families = read(folder / "families.yaml", "families")
     families.check()
     files = [name for name in _PARTS if name not in ("scale", "runs", "families")]
-    parts = {name: read(folder / f"{name}.yaml", name, Words(own, families)) for name in files}
+    parts = {name: read(folder / f"{name}.yaml", name, References(own, families)) for name in files}
     place = folder / "config.yaml"
     written = read_yaml(place)
     try:
@@ -197,14 +197,15 @@ def read_yaml(path: Path) -> Any:
         raise Problem(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def read(path: Path, name: str, words: Words | None = None) -> Any:
-    """Return a file of a type in `TYPES`, figures with `words`; raises `Problem` as `load` does."""
+def read(path: Path, name: str, references: References | None = None) -> Any:
+    """Return a file of a type in `TYPES`, figures with the values of `references`; raises `Problem`
+    as `load` does."""
     content = read_yaml(path)
     for section in ("runs", "averages") if name in ("runs", "families") else ():
         if isinstance(content, dict) and isinstance(content.get(section), dict):
             content[section] = expand(content[section], f"{path}: {section}")
-    if words is not None and name == "figures":
-        content = words.filled(content, f"{path}:")
+    if references is not None and name == "figures":
+        content = references.filled(content, f"{path}:")
     return _check(content, name, path)
 
 

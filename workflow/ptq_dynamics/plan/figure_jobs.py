@@ -6,6 +6,7 @@ from functools import cache
 from itertools import product
 from typing import get_args
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.columns import columns, owners
@@ -64,7 +65,7 @@ class FigureJobs(Planner):
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in notes.items() if what),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
-            rates=self.rates() if any(map(RATE.match, figure.curves)) else None,
+            rates=self.peak_rates() if any(map(RATE.match, figure.curves)) else None,
             columns=tuple(
                 column
                 for name, column in columns().items()
@@ -81,10 +82,10 @@ class FigureJobs(Planner):
             for trajectory, quantizer in product(figure.trajectories, figure.quantizers):
                 used = self.scale.used(quantizer)
                 job = self.measurements.landscape(trajectory, used, back)
-                inputs[f"landscape {trajectory} {quantizer}"] = [job.manifest]
+                inputs[needs.landscape(trajectory, quantizer)] = [job.manifest]
         if figure.reads.components is not None:
             job = self.measurements.components(name, figure, figure.reads.components)
-            inputs["components"] = [job.manifest]
+            inputs[needs.COMPONENTS] = [job.manifest]
         return inputs
 
     def _followed(self, figure: Figure) -> list[PlannedTrajectory]:
@@ -101,7 +102,7 @@ class FigureJobs(Planner):
                     yield name, mean, steps * average.shape.batch * average.shape.context
 
     @cache
-    def rates(self) -> tuple[float, float] | None:
+    def peak_rates(self) -> tuple[float, float] | None:
         """Return the lowest and the highest of the paper's peak rates of controlled runs."""
         trunks = (run for run in self.planned.runs if isinstance(run, PlannedTrunk))
         rates = [run.entry.peak_lr for run in trunks if run.origin.stands_for is None]
@@ -136,7 +137,7 @@ class FigureJobs(Planner):
         for run in self._followed(figure):
             trunk, at = run.branched or (None, None)
             for seed in run.seeds_shown(figure.headline):
-                label = f"run {run.name} seed {seed}"
+                label = needs.run(run.name, seed)
                 yield ShownRun(label, run.name, seed, trunk, at, run.origin.stands_for)
 
     def measured(self, queries: Iterable[Query]) -> tuple[tuple[Series, ...], dict[str, list[str]]]:

@@ -3,6 +3,7 @@
 from functools import cache
 from itertools import chain
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.components import found
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure, require
@@ -61,7 +62,7 @@ class MeasurementJobs(Planner):
         )
         inputs = self.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
         corpus = scale.held_by(shape.corpus)
-        inputs |= {f"task {task}": [self.task(task, corpus).manifest] for task in tasks}
+        inputs |= {needs.task(task): [self.task(task, corpus).manifest] for task in tasks}
         name = f"{trajectory} seed {seed} {quantizer}"
         at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "shard": shard}
         reads = getattr(kind, "reads", ())
@@ -148,7 +149,7 @@ class MeasurementJobs(Planner):
         inputs = {series.label(MEASURED): [job.manifest for job in jobs]}
         for question in jobs[0].settings.tasks:
             if question.task in self.tasks.at_chance:
-                inputs[f"{BESIDE} {question.task}"] = jobs[0].inputs[f"task {question.task}"]
+                inputs[f"{BESIDE} {question.task}"] = jobs[0].inputs[needs.task(question.task)]
         return inputs
 
     def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
@@ -200,7 +201,7 @@ class MeasurementJobs(Planner):
         name, inputs = self.config.backends.trajectory, dict[str, list[str]]()
         series = [self.series(name, FULL_PRECISION)]
         for of in self._compared():
-            inputs[f"quantized {of[1]}"] = [self.measure(*of).manifest]
+            inputs[needs.quantized(of[1])] = [self.measure(*of).manifest]
             series.append(self.series(name, of[1]))
         for one in series:
             inputs |= self.inputs(one)
@@ -255,7 +256,7 @@ class MeasurementJobs(Planner):
             lock=lock, folder=f"envs/{tool}", digest=digest, python=kind.python
         )
         job = self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
-        return {"environment": [job.manifest]}
+        return {needs.ENVIRONMENT: [job.manifest]}
 
     def _is_asked(self, trajectory: str, quantizer: str, seed: int) -> bool:
         """Return whether any figure, chosen or not, has tasks for a series."""
@@ -300,7 +301,10 @@ class MeasurementJobs(Planner):
             **tasks.model_dump(include={"documents", "pool", "context"}),
         )
         corpora = self.trajectories
-        made = {"functions": corpora.functions(corpus), "corpus": corpora.corpus(corpus)}
+        made = {
+            needs.FUNCTIONS: corpora.functions(corpus),
+            needs.CORPUS: corpora.corpus(corpus),
+        }
         inputs = {label: [job.manifest] for label, job in made.items()}
         at = {"made": task, "corpus": corpus}
         return self.make("make_task", "measure.tasks.made", task, inputs, settings, **at)

@@ -9,6 +9,7 @@ from math import ceil
 
 from pydantic import ValidationError
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem, require
@@ -61,7 +62,7 @@ class Stage(InSmall):
 
     def sources(self) -> Mapping[str, str]:
         """Return the run before."""
-        return {"after": self.after}
+        return {needs.AFTER: self.after}
 
 
 def resolve(

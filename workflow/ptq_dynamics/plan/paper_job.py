@@ -5,6 +5,7 @@ from functools import cache
 
 from pydantic import BaseModel
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.config import Figure, load
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.labels import rounded, short
@@ -51,9 +52,9 @@ class PaperJob(Planner):
             "columns": COLUMNS,
             "regime": [row for row in beside(self.planned, paper.planned) if row["run"] in shown],
         }
-        jobs = {f"figure {name}": self.figures.figure(name) for name in config.chosen}
-        jobs |= {"claims": self.claims.judge(), "tables": self.tables.write()}
-        jobs |= {"measurements": self.figures.collect()}
+        jobs = {needs.figure(name): self.figures.figure(name) for name in config.chosen}
+        jobs |= {needs.CLAIMS: self.claims.judge(), needs.TABLES: self.tables.write()}
+        jobs |= {needs.MEASUREMENTS: self.figures.collect()}
         inputs = {label: [job.manifest] for label, job in jobs.items()}
         settings = PaperSettings(told=contents, sources=sources(site.root))
         return self.make("typeset", "paper.typeset", "paper", inputs, settings)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.runs import Branch
 from ptq_dynamics.plan.planned import TrainedShape
@@ -16,7 +17,7 @@ from ptq_dynamics.train.schedules.wsd import Wsd
 class PlannedBranch(PlannedRun):
     """A run from the state of its trunk."""
 
-    restarts_from: ClassVar[str | None] = "weights"
+    restarts_from: ClassVar[str | None] = needs.WEIGHTS
 
     entry: Branch
 
@@ -88,7 +89,7 @@ class PlannedBranch(PlannedRun):
             mend = "change at, or state_every, state_at or length of the trunk"
             raise Problem(f"{place}.at is step {step}, {why}; {mend}")
         if entry.weights:
-            average = self.sources["weights"]
+            average = self.sources[needs.WEIGHTS]
             ends = [point.step for point in average.checkpoints[-1:]]
             if ends != [step] or average.shape.model.weights != trunk.shape.model.weights:
                 what = f"an average that ends at step {step} and has the shape of {trunk.name}"

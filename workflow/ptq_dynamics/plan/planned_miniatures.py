@@ -5,6 +5,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import ClassVar
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.plan.miniatures import InSmall, Miniature, MiniaturePhase, Stage
@@ -81,7 +82,7 @@ class PlannedPhase(PlannedBranch):
 class PlannedStage(PlannedRun):
     """A stage after pre-training, from the weights alone of the run before."""
 
-    restarts_from: ClassVar[str | None] = "after"
+    restarts_from: ClassVar[str | None] = needs.AFTER
 
     entry: Stage
     before: PlannedRun

@@ -5,6 +5,7 @@ from functools import cache
 from itertools import chain
 from typing import get_args
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.claims.definitions import Filled, TableQuery, TableRow, TablesSettings
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.specification import Job
@@ -31,7 +32,7 @@ class TableJobs(Planner):
     @cache
     def write(self) -> Job:
         """Return the job that writes all tables; `Problem` if one names an unknown figure."""
-        inputs = {"claims": [self.claims.judge().manifest]}
+        inputs = {needs.CLAIMS: [self.claims.judge().manifest]}
         queries, tables = list[Figure](), list[Filled]()
         for name, table in self.config.tables.items():
             lines, columns = dict[str, TableRow](), dict[str, Shown]()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.claims.definitions import FOREST
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
 from ptq_dynamics.engine.context import Context
@@ -32,15 +33,17 @@ def run(context: Context[PageSettings]) -> Mapping[str, object]:
         path: {"label": each.label, "about": each.about, "inputs": [*each.record.inputs]}
         for path, each in results.items()
     }
-    tables = {name: _table(context.input("tables"), name, title) for name, title in settings.tables}
+    tables = {
+        name: _table(context.input(needs.TABLES), name, title) for name, title in settings.tables
+    }
     claims = list(_claims(tables.pop(CLAIMS))) if CLAIMS in tables else []
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     text = environment.from_string(settings.template).render(
         description=settings.description,
         made=_made(results.values(), len(missing)),
-        figures=[_figure(context.input(f"figure {each[0]}"), *each) for each in settings.figures],
+        figures=[_figure(context.input(needs.figure(each[0])), *each) for each in settings.figures],
         claims=claims,
-        forest=_encoded(context.input("claims").file(f"{FOREST}.png")) if claims else "",
+        forest=_encoded(context.input(needs.CLAIMS).file(f"{FOREST}.png")) if claims else "",
         tables=list(tables.values()),
         cost=costs.table(each.record for each in results.values()),
         held={"jobs": jobs},
