@@ -94,8 +94,8 @@ class Config(Strict):
         """The chosen figures here; a group means its figures, and `all` those without a group."""
         groups, words = grouped(self.figures), self.choice.figures
         named = [words] if isinstance(words, str) else words
-        found = dict.fromkeys(chain.from_iterable(groups.get(each, [each]) for each in named))
-        return [name for name in found if name in self.figures]
+        figures = dict.fromkeys(chain.from_iterable(groups.get(name, [name]) for name in named))
+        return [name for name in figures if name in self.figures]
 
     @property
     def is_whole(self) -> bool:
@@ -105,15 +105,15 @@ class Config(Strict):
 
 def grouped(figures: Mapping[str, Figure]) -> dict[str, list[str]]:
     """Return the names of figures by group; those of no group are `all`."""
-    found: dict[str, list[str]] = {"all": []}
+    groups: dict[str, list[str]] = {"all": []}
     for name, figure in figures.items():
-        found.setdefault(figure.group or "all", []).append(name)
-    return found
+        groups.setdefault(figure.group or "all", []).append(name)
+    return groups
 
 
 # Types of the files by name without suffix; the files under scales/ have the type `scale`.
 _CHOSEN = ("folder", "lock", "choice")  # what a choice decides
-_PARTS = {n: each.annotation for n, each in Config.model_fields.items() if n not in _CHOSEN}
+_PARTS = {n: field.annotation for n, field in Config.model_fields.items() if n not in _CHOSEN}
 TYPES: dict[str, Any] = {"config": Choice, "sweep": Sweep, **_PARTS}
 # Files directly in the folder config/.
 FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name not in ("scale", "sweep")]
@@ -156,7 +156,7 @@ def load(choice: Mapping[str, object], folder: Path) -> Config:
         figures[name] = figures[name].model_copy(update={"headline": most})
     for name, run in own.runs.items():
         if isinstance(run, Whole) and run.model not in scale.models:
-            others = (read(folder / "scales" / f"{each}.yaml", "scale") for each in scales(folder))
+            others = (read(folder / "scales" / f"{name}.yaml", "scale") for name in scales(folder))
             known = {model for other in others for model in other.models}
             require(f"{folder / 'runs.yaml'}: runs.{name}.model", "model", [run.model], known)
     lock = read_lock(folder / "families.lock.json")

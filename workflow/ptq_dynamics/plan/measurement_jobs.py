@@ -144,8 +144,8 @@ class MeasurementJobs(Planner):
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""
         shards = self.planned[series.trajectory].shards
-        of = (series.trajectory, series.quantizer)
-        jobs = [self.measure(*of, shard, series.seed) for shard in shards]
+        pair = (series.trajectory, series.quantizer)
+        jobs = [self.measure(*pair, shard, series.seed) for shard in shards]
         inputs = {series.label(MEASURED): [job.manifest for job in jobs]}
         for question in jobs[0].settings.tasks:
             if question.task in self.tasks.at_chance:
@@ -200,9 +200,9 @@ class MeasurementJobs(Planner):
         """Return the job that compares GPTQ backends on the last shard of a trajectory."""
         name, inputs = self.config.backends.trajectory, dict[str, list[str]]()
         series = [self.series(name, FULL_PRECISION)]
-        for of in self._compared():
-            inputs[needs.quantized(of[1])] = [self.measure(*of).manifest]
-            series.append(self.series(name, of[1]))
+        for compared in self._compared():
+            inputs[needs.quantized(compared[1])] = [self.measure(*compared).manifest]
+            series.append(self.series(name, compared[1]))
         for one in series:
             inputs |= self.inputs(one)
         settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))

@@ -102,8 +102,8 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
 class _Lineage:
     """The lineage of a run, whose longest phase ends at a scale's last step, in small."""
 
-    def __init__(self, families: Families, of: str, scale: Scale, small: Miniatures) -> None:
-        name, self.run = families.first(of)
+    def __init__(self, families: Families, member: str, scale: Scale, small: Miniatures) -> None:
+        name, self.run = families.first(member)
         self.small, self.budget, self.context = small, scale.budget, scale.models["main"].context
         self.family = families.families[self.run.family]
         model = scale.models[f"miniature of {self.run.family}"]

@@ -93,7 +93,7 @@ def numbers(site: Site) -> dict[str, object]:
     }
     models, runs = dict[str, object](), dict[str, object]()
     for name, model in scale.models.items():
-        vocabulary = scale.whole(model.corpus).vocabulary
+        vocabulary = scale.base_corpus(model.corpus).vocabulary
         models[name] = model.model_dump(include={"layers", "width", "context"}) | {
             "parameters": rounded(model.parameters(vocabulary)),
             "vocabulary": vocabulary,

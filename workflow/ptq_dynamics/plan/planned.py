@@ -95,14 +95,14 @@ class PlannedTrajectory(ABC):
     @cached_property
     def parameters(self) -> int:
         """Number of parameters of the model."""
-        vocabulary = self.basis.scale.whole(self.shape.corpus).vocabulary
+        vocabulary = self.basis.scale.base_corpus(self.shape.corpus).vocabulary
         return self.shape.model.parameters(vocabulary)
 
     @property
     def form(self) -> tuple[object, ...]:
         """A key that is equal for trajectories whose checkpoints can be averaged."""
         shape = self.shape
-        return shape.model.weights, self.basis.scale.whole(shape.corpus).tokenized
+        return shape.model.weights, self.basis.scale.base_corpus(shape.corpus).tokenized
 
     @property
     @abstractmethod

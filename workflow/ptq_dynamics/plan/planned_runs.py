@@ -137,7 +137,7 @@ class PlannedRun(PlannedTrajectory):
         """Require a known corpus with the tokenizer of the run's first corpus."""
         corpus, read, scale = self.trained.corpus, self.trunk.shape.corpus, self.basis.scale
         require(f"{place}.corpus", "corpus", [corpus], scale.corpora)
-        if scale.whole(corpus).tokenized != scale.whole(read).tokenized:
+        if scale.base_corpus(corpus).tokenized != scale.base_corpus(read).tokenized:
             why = f"whose tokenizer is not that of {read!r}, the run's first corpus"
             raise Problem(f"{place}.corpus is {corpus!r}, {why}; choose one with the same")
 

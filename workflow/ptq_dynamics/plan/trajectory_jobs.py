@@ -75,7 +75,7 @@ class TrajectoryJobs(Planner):
         settings = TrainSettings(
             **scale.model_dump(include={"precision", "compile", "budget", "log_every"}),
             model=trained.model.model_copy(update={"context": longest}),
-            vocabulary=scale.whole(trained.corpus).vocabulary,
+            vocabulary=scale.base_corpus(trained.corpus).vocabulary,
             start=run.start,
             objective=run.objective,
             batch=trained.batch,
