@@ -71,7 +71,7 @@ def test_miniatures_go_along_their_families_schedules():
         public = real.site.planned.entries.get(name)
         if not isinstance(public, PublicRun):
             continue
-        first, last, own, peak = run.first, run.last, run.schedule, run.trunk.peak
+        first, last, own, peak = run.first, run.last, run.schedule, run.trunk.schedule.peak
         before = run.trunk.schedule
         theirs = public.schedule
         ends = theirs.start + theirs.length if hasattr(theirs, "start") else None

@@ -117,7 +117,7 @@ class FigureJobs(Planner):
                 trunk = run.trunk
                 decay = trunk.published_optimizer.weight_decay
                 used[short(decay)] = short(trunk.optimizer.weight_decay)
-                used[short(trunk.entry.peak_lr)] = short(trunk.peak)
+                used[short(trunk.entry.peak_lr)] = short(trunk.schedule.peak)
         words = " ".join([*figure.curves, figure.caption])
         return [
             f"{paper} is {used[paper]}"

@@ -16,7 +16,7 @@ from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, ME
 from ptq_dynamics.measure.series import Asked, ComparisonSettings, MeasureSettings, Query, Series
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
 from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
-from ptq_dynamics.plan.own_checkpoints import PlannedOwn
+from ptq_dynamics.plan.own_checkpoints import Elsewhere
 from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.plan.releases import PlannedRelease
 from ptq_dynamics.plan.site import Planner, Site
@@ -41,7 +41,7 @@ class MeasurementJobs(Planner):
         is_asked = self._is_asked(trajectory, quantizer, seed)
         tasks = scale.tasks.names if scale.tasks and is_asked else ()
         followed = self.planned[trajectory].followed
-        is_public = isinstance(followed, PlannedRelease)
+        public = followed.entry if isinstance(followed, PlannedRelease) else None
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
         settings = MeasureSettings(
             checkpoints=self.trajectories.checkpoints(trajectory, shard),
@@ -53,12 +53,12 @@ class MeasurementJobs(Planner):
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
-            skip=(isinstance(followed, PlannedOwn) and followed.entry.skip)
+            skip=(isinstance(public, Elsewhere) and public.skip)
             or hasattr(shape.model, "unquantized"),
             metrics=self._metrics(trajectory, quantizer),
             # Layers of public models are measured only for figures that show them.
             layers=(kind is None or kind.by_layer)
-            and (not is_public or is_compared or self._has_layers(trajectory)),
+            and (public is None or is_compared or self._has_layers(trajectory)),
         )
         inputs = self.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
         corpus = scale.held_by(shape.corpus)

@@ -102,8 +102,8 @@ def numbers(site: Site) -> dict[str, object]:
         runs[run.name] = _plain(run.optimizer) | {
             "tokens": rounded(run.tokens_at(run.last)),
             "batch-tokens": run.trained.batch_tokens,
-            "peak-rate": short(run.trunk.peak),
-            "warmup-steps": run.trunk.warmup,
+            "peak-rate": short(run.trunk.schedule.peak),
+            "warmup-steps": run.trunk.schedule.warmup,
         }
     quantizers = {n: _plain(q.resolved(first.widths)) for n, q in site.config.quantizers.items()}
     return {"scale": of_scale, "models": models, "runs": runs, "quantizers": quantizers}
