@@ -2,7 +2,10 @@
 
 In runs.yaml and families.yaml an entry with a key `over` generates entries for all combinations of
 its lists: `wsd-{size}: {over: {size: [70m, 160m]}, model: "{size}", ...}` generates wsd-70m and
-wsd-160m. The value replaces the braces in the name and in every text of the entry."""
+wsd-160m. The value replaces the braces in the name and in every text of the entry.
+
+Layouts, tables, quantizers and tasks are components: their fields are the configuration, so their
+classes are imported here."""
 
 import re
 from collections.abc import Mapping

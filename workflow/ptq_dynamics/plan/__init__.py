@@ -51,7 +51,7 @@ class Plan:
         for name in self.site.config.figures:
             self.figures.figure(name)
         self.tables.write()
-        self.figures.collect()
+        self.tables.collect()
         self.measuring.comparison()
 
     def downloads(self) -> list[Job]:
@@ -76,4 +76,4 @@ class Plan:
     def last(self) -> list[Job]:
         """Return the jobs of the chosen figures; all figures include the table of measurements."""
         jobs = [self.figures.figure(name) for name in self.site.config.chosen]
-        return [*jobs, self.figures.collect()] if self.site.config.is_whole else jobs
+        return [*jobs, self.tables.collect()] if self.site.config.is_whole else jobs

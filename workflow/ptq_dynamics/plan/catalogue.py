@@ -42,9 +42,8 @@ class Catalogue(Mapping[str, PlannedTrajectory]):
         basis = self.basis
         if isinstance(entry, Public):
             # Of own checkpoints, the first chosen seed; public models have no seed.
-            return release(
-                name, basis, entry, basis.seeds[:1] if isinstance(entry, Elsewhere) else (0,)
-            )
+            seeds = basis.seeds[:1] if isinstance(entry, Elsewhere) else (0,)
+            return release(name, basis, entry, seeds)
         sources = {label: self[source] for label, source in entry.sources().items()}
         match entry:
             case Average():

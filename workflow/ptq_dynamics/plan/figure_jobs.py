@@ -1,4 +1,4 @@
-"""The jobs that draw figures, and the job of the table of all measurements."""
+"""The jobs that draw figures."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,20 +14,19 @@ from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.labels import LABELLED, RATE, Shown, ShownRun, short
 from ptq_dynamics.measure.metrics import ModelMetric
 from ptq_dynamics.measure.names import FULL_PRECISION, TASK_METRICS, Evaluated
-from ptq_dynamics.measure.series import CollectSettings, Query, Series, in_order
+from ptq_dynamics.measure.series import Query, Series
 from ptq_dynamics.plan.measurement_jobs import MeasurementJobs
 from ptq_dynamics.plan.planned import PlannedTrajectory
 from ptq_dynamics.plan.planned_averages import PlannedAverage
 from ptq_dynamics.plan.planned_runs import PlannedRun, PlannedTrunk
 from ptq_dynamics.plan.site import Planner, Site
-from ptq_dynamics.plan.table_queries import lacking
 from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
 from ptq_dynamics.quantize.methods import Calibrated
 from ptq_dynamics.trajectories.averages.windows import Tails
 
 
 class FigureJobs(Planner):
-    """Jobs of figures, and of the table of all measurements."""
+    """Jobs of figures."""
 
     def __init__(
         self, site: Site, trajectories: TrajectoryJobs, measurements: MeasurementJobs
@@ -159,13 +158,3 @@ class FigureJobs(Planner):
                     for probe in probes if quantizer == FULL_PRECISION else ():
                         inputs |= jobs.probed(series, probe)
         return tuple(every), inputs
-
-    @cache
-    def collect(self) -> Job:
-        """Return the job of all measurements of the chosen figures and their tables."""
-        queries = [self.config.figures[name] for name in self.config.chosen]
-        for table in self.config.tables.values():
-            queries += lacking(self.site, table)
-        series, inputs = self.measured(figure.query for figure in queries)
-        settings = CollectSettings(in_order(series))
-        return self.make("collect", "measure.collect", "measurements", inputs, settings)

@@ -54,7 +54,7 @@ class PaperJob(Planner):
         }
         jobs = {needs.figure(name): self.figures.figure(name) for name in config.chosen}
         jobs |= {needs.CLAIMS: self.claims.judge(), needs.TABLES: self.tables.write()}
-        jobs |= {needs.MEASUREMENTS: self.figures.collect()}
+        jobs |= {needs.MEASUREMENTS: self.tables.collect()}
         inputs = {label: [job.manifest] for label, job in jobs.items()}
         settings = PaperSettings(told=contents, sources=sources(site.root))
         return self.make("typeset", "paper.typeset", "paper", inputs, settings)
