@@ -65,7 +65,7 @@ class Stage(InSmall):
         return {needs.AFTER: self.after}
 
 
-def resolve(
+def with_miniatures(
     families: Families, scale: Scale, file: str
 ) -> tuple[Scale, dict[str, Run], dict[str, str]]:
     """Return the scale with miniature models, the miniatures by name, and reasons for gaps."""

@@ -122,7 +122,7 @@ def release(name: str, basis: Basis, entry: Public, seeds: tuple[int, ...]) -> P
     )
 
 
-def resolve(
+def with_releases(
     families: Families, scale: Scale, file: str, lock: Lock
 ) -> tuple[Scale, dict[str, Public], dict[str, str]]:
     """Return the scale with the families' models, public models by name, and reasons for gaps."""
