@@ -23,7 +23,7 @@ def made():
 
 
 def test_every_kind_is_used_and_settings_cross_the_job_border_unchanged(made):
-    runs, every = made.site.config.runs, made.trajectories.makers
+    runs, every = made.site.config.runs, made.trajectories.jobs
     settings = [job.settings for name in [*runs.runs, *runs.averages] for job in every(name)]
     used = [*runs.averages.values(), *made.site.config.scale.models.values()]
     for each in settings:

@@ -12,6 +12,7 @@ from math import ceil, floor, nan
 import numpy as np
 import pandas as pd
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap, NotMeasured, random, weights
 from ptq_dynamics.figures import law
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, QUANTIZATION_ERROR
@@ -171,7 +172,7 @@ class Samples:
 
     def distance(self, name: str, quantizer: str) -> Sample:
         """Return how far quantization moves the final weights of the first seed; no error."""
-        planes = self.curves.inputs.get(f"landscape {name} {quantizer}")
+        planes = self.curves.inputs.get(needs.landscape(name, quantizer))
         if not planes:
             self.missing.append(f"the distance of {name} under {quantizer} is not measured")
             return NOTHING

@@ -6,6 +6,7 @@ from itertools import chain
 
 import numpy as np
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.claims.bootstrap import Bootstrap
 from ptq_dynamics.claims.definitions import CLAIMS, Filled, Judged, Measured, TablesSettings
 from ptq_dynamics.claims.formats import FORMATS, Cell, Number, Table
@@ -21,7 +22,7 @@ BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
 def run(context: Context[TablesSettings]) -> Mapping[str, object]:
     """Write every table in every format; the fact is the number of rows by table."""
     settings = context.settings
-    judged = json.loads(context.input("claims").file(CLAIMS).read_text(encoding="utf-8"))
+    judged = json.loads(context.input(needs.CLAIMS).file(CLAIMS).read_text(encoding="utf-8"))
     rows, draws = dict[str, int](), dict[str, tuple[str, ...]]()
     for name, sets in (p for t in settings.tables for row in t.rows for p in row.draws.items()):
         draws[name] = max(draws.get(name, ()), sets, key=len)

@@ -197,7 +197,7 @@ class Families(Strict):
             key = "trunk" if isinstance(run, Phase) else "after"
             kinds = Pretraining if key == "trunk" else Pretraining | Phase | Later
             runs = self.runs.items()
-            known = [n for n, each in runs if isinstance(each, kinds) and n not in seen]
+            known = [n for n, other in runs if isinstance(other, kinds) and n not in seen]
             require(f"{FILE}: runs.{seen[-1]}.{key}", "run to follow", [getattr(run, key)], known)
             seen.append(getattr(run, key))
         return seen[-1], run

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
 from ptq_dynamics import models
+from ptq_dynamics.base import needs
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.geometry import GRID, POINTS, LandscapeSettings
 from ptq_dynamics.engine.context import Context
@@ -23,8 +24,8 @@ _COLLINEAR = 1e-6
 
 def run(context: Context[LandscapeSettings]) -> Mapping[str, object]:
     """Write losses on a grid and at the checkpoints; errors are of differences from the final."""
-    settings, source = context.settings, Trajectory(context.inputs["trajectory"])
-    corpus, packed = context.input("corpus"), context.scratch / "packed"
+    settings, source = context.settings, Trajectory(context.inputs[needs.TRAJECTORY])
+    corpus, packed = context.input(needs.CORPUS), context.scratch / "packed"
     validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
     final, previous = map(source.folder, source.at([settings.final, settings.previous]))
     shutil.rmtree(packed, ignore_errors=True)

@@ -114,7 +114,7 @@ Words = tuple[str, str, Form]
 SPIKY: Form = {"thin": True, "spikes": True}
 FULL_PRECISION: dict[str, Words] = {
     names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
-    **{each.name: (each.title, each.label, {}) for each in Sharpness.columns},
+    **{c.name: (c.title, c.label, {}) for c in Sharpness.columns},
     **{e.name: (e.title, e.label, {"thin": True, "log_y": True}) for e in Spectrum.columns},
     "gradient_norm": ("Gradient norm", "L2 norm of the gradient", {**SPIKY, "log_y": True}),
     "weight_norm": ("Weight norm", "L2 norm of the weights", SPIKY),

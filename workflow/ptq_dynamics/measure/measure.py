@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ptq_dynamics import models
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.checkpoints import ROUTER
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
@@ -41,8 +42,8 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
     of tasks, the outcome of every document, float32 [documents], under TASK/CHECKPOINT; of
     quantized checkpoints, the errors of every layer, and the packed weights where they are kept.
     What the blocks of the last checkpoint carry is a fact."""
-    settings, source = context.settings, Trajectory(context.inputs["trajectory"])
-    corpus, chosen = context.input("corpus"), source.at(settings.checkpoints)
+    settings, source = context.settings, Trajectory(context.inputs[needs.TRAJECTORY])
+    corpus, chosen = context.input(needs.CORPUS), source.at(settings.checkpoints)
     validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
     is_full = settings.quantizer is None
     asking = _asking(context) if settings.tasks else None
@@ -113,7 +114,7 @@ def _packed(
     settings = context.settings
     assert settings.quantizer is not None and settings.calibration is not None
     place = context.out if settings.keep else context.scratch / "packed"
-    calibration = settings.calibration.read(context.input("corpus"))
+    calibration = settings.calibration.read(context.input(needs.CORPUS))
     folders = [source.folder(checkpoint) for checkpoint in chosen]
     results = settings.quantizer.each(folders, calibration, context)
     for checkpoint, folder in zip(chosen, folders, strict=True):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.content import canonical, sha256
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
@@ -55,11 +56,11 @@ def run(context: Context[PaperSettings]) -> Mapping[str, object]:
     drawn = [name for name, figure in about["figures"].items() if figure["missing"] is None]
     shutil.rmtree(folder, ignore_errors=True)
     copy(context.settings.sources, REPOSITORY, folder)
-    files = {name: inputs["claims"].file(name) for name in (CLAIMS, f"{FOREST}.pdf")}
+    files = {name: inputs[needs.CLAIMS].file(name) for name in (CLAIMS, f"{FOREST}.pdf")}
     for name in about["tables"]:
-        files[f"tables/{name}.csv"] = inputs["tables"].file(f"{name}.csv")
+        files[f"tables/{name}.csv"] = inputs[needs.TABLES].file(f"{name}.csv")
     for name in drawn:
-        files[f"figures/{name}.pdf"] = inputs[f"figure {name}"].file(f"{name}.pdf")
+        files[f"figures/{name}.pdf"] = inputs[needs.figure(name)].file(f"{name}.pdf")
     for place, path in files.items():
         (folder / place).parent.mkdir(exist_ok=True)
         shutil.copyfile(path, folder / place)
@@ -68,8 +69,8 @@ def run(context: Context[PaperSettings]) -> Mapping[str, object]:
     content = {
         **about,
         **made,
-        "measured": {"values": inputs["measurements"].facts["rows"]},
-        "findings": {name: inputs[f"figure {name}"].facts.get(FINDING) for name in drawn},
+        "measured": {"values": inputs[needs.MEASUREMENTS].facts["rows"]},
+        "findings": {name: inputs[needs.figure(name)].facts.get(FINDING) for name in drawn},
         "inputs": {key: str(result.path) for key, result in inputs.items()},
         "newest": newest,
         "identity": context.identity,

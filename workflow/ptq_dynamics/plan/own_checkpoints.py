@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from glob import escape
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -18,7 +17,7 @@ from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.plan import own_rates
-from ptq_dynamics.plan.releases import PlannedRelease, Public, ReleasedRevision
+from ptq_dynamics.plan.releases import Public, ReleasedRevision
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.trajectories.trajectory import step_id
@@ -52,18 +51,6 @@ class InFolder(Elsewhere):
         """Return settings of the job that links some checkpoints."""
         chosen = [LocalCheckpoint(self.checkpoint(name), *self.files[name]) for name in names]
         return LocalSettings(self.repository, tuple(chosen), self.beside, parameters)
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedOwn(PlannedRelease):
-    """Own checkpoints at a scale."""
-
-    entry: Elsewhere
-
-    @cached_property
-    def seeds(self) -> tuple[int, ...]:
-        """The first chosen seed, which the random probe vectors use."""
-        return self.basis.seeds[:1]
 
 
 def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:

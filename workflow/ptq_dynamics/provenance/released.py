@@ -26,7 +26,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.typeset import PAPER
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.build import write_page
+from ptq_dynamics.plan.handlers import write_page
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import (
     CHANGES,

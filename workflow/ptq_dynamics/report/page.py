@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.claims.definitions import FOREST
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
 from ptq_dynamics.engine.context import Context
@@ -32,15 +33,17 @@ def run(context: Context[PageSettings]) -> Mapping[str, object]:
         path: {"label": result.label, "about": result.about, "inputs": [*result.record.inputs]}
         for path, result in results.items()
     }
-    tables = {name: _table(context.input("tables"), name, title) for name, title in settings.tables}
+    tables = {
+        name: _table(context.input(needs.TABLES), name, title) for name, title in settings.tables
+    }
     claims = list(_claims(tables.pop(CLAIMS))) if CLAIMS in tables else []
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     text = environment.from_string(settings.template).render(
         description=settings.description,
         made=_made(results.values(), len(missing)),
-        figures=[_figure(context.input(f"figure {key[0]}"), *key) for key in settings.figures],
+        figures=[_figure(context.input(needs.figure(key[0])), *key) for key in settings.figures],
         claims=claims,
-        forest=_encoded(context.input("claims").file(f"{FOREST}.png")) if claims else "",
+        forest=_encoded(context.input(needs.CLAIMS).file(f"{FOREST}.png")) if claims else "",
         tables=list(tables.values()),
         cost=costs.cost_table(result.record for result in results.values()),
         held={"jobs": jobs},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.engine.context import Context
@@ -75,7 +76,7 @@ class Derived(Corpus):
 
     def write(self, context: Context[object]) -> Facts:
         """Write train, and copy tokenizer and held-out splits."""
-        corpus = context.input("corpus")
+        corpus = context.input(needs.CORPUS)
         for name in corpus.files.keys() - {"train.bin"}:
             (context.out / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(corpus.file(name), context.out / name)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
@@ -98,7 +99,7 @@ class OwnCorpus(WholeCorpus):
 
     def write(self, context: Context[object]) -> Facts:
         """Save the tokenizer, and write all splits."""
-        checkpoint = context.input("checkpoint")
+        checkpoint = context.input(needs.CHECKPOINT)
         names = [name for name in checkpoint.files if is_of_tokenizer(Path(name).name)]
         place = str(next(map(checkpoint.file, names)).parent)
         tokenizer = load_tokenizer(place, "main", self.vocabulary)

@@ -68,13 +68,13 @@ class OverTokens(Layout):
                 widths, parts = _all_losses(data)
                 labels = [*widths]
                 own: Form = {**form, "widths": widths}
-                sheet.add(data.over_tokens(metric, quantizer, "Loss", **own), *parts)
+                sheet.add(data.run_panel(metric, quantizer, "Loss", **own), *parts, rates=True)
             else:
                 parts, faint = [data.points(metric, quantizer)], False
                 if quantizer and options.means:
                     parts, faint = [*parts, data.phase_means(metric, quantizer)], True
                 own = {**form, "faint": faint}
-                sheet.add(data.over_tokens(metric, quantizer, **own), *parts)
+                sheet.add(data.run_panel(metric, quantizer, **own), *parts, rates=True)
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
         return sheet.publish(labels, notes=notes)
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.components import OneOf, kinds_in
 from ptq_dynamics.base.fields import Share, Strict
 
@@ -94,11 +95,11 @@ class OfOne(Average):
 
     def sources(self) -> Mapping[str, str]:
         """Return the averaged trajectory."""
-        return {"trajectory": self.trajectory}
+        return {needs.TRAJECTORY: self.trajectory}
 
     def means(self, sources: Sources, steps: Steps) -> list[Mean]:
         """Return all means of the trajectory."""
-        return self.along(sources["trajectory"], steps)
+        return self.along(sources[needs.TRAJECTORY], steps)
 
     @abstractmethod
     def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
@@ -107,7 +108,7 @@ class OfOne(Average):
 
 def mean_of(ids: Mapping[int, str], name: str, weights: Mapping[int, float]) -> Mean:
     """Return a mean at its last step, from ids and weights of checkpoints by step."""
-    members = (Member("trajectory", ids[step], weight) for step, weight in weights.items())
+    members = (Member(needs.TRAJECTORY, ids[step], weight) for step, weight in weights.items())
     return Mean(name, max(weights), tuple(members))
 
 
