@@ -65,25 +65,29 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, r
     assert len(set(found.facts["digests"].values())) == len(points)
 
 
-def test_the_divergence_of_quantized_predictions_is_that_of_their_distributions(
+def test_divergence_and_agreement_of_quantized_predictions_are_those_of_their_distributions(
     workspace, trunk, rtn, blocks, tmp_path
 ):
     place = workspace.beside(tmp_path, None, "trunk")
     job = place.plan.measuring.measure("trunk", "rtn3", "all", 100)
-    built = place.build(job, metrics=({"metric": "kl_divergence"},))
-    found = measurements.read(built.file(VALUES)).set_index("checkpoint_id")
-    assert [*found.index] == [point.id for point in Trajectory([rtn]).checkpoints]
-    for name, row in found.iterrows():
+    built = place.build(job, metrics=({"metric": "kl_divergence"}, {"metric": "top1_agreement"}))
+    assert built.file(LOSSES).read_bytes() == rtn.file(LOSSES).read_bytes()
+    found = measurements.read(built.file(VALUES)).set_index(["checkpoint_id", "metric"])
+    points = Trajectory([rtn]).checkpoints
+    assert [*found.index.unique(0)] == [point.id for point in points]
+    for name in (point.id for point in points):
         folders = trunk.folder / name, rtn.folder / name
         p, q = (
             AutoModelForCausalLM.from_pretrained(folder)(blocks[:, :-1]).logits.double().softmax(-1)
             for folder in folders
         )
-        means = (p * (p / q).log()).sum(-1).mean(1)
-        assert row.metric == "kl_divergence" and row.value == pytest.approx(
-            means.mean().item(), rel=1e-5
-        )
-        assert row.stderr == pytest.approx((means.std() / len(means) ** 0.5).item(), rel=1e-4)
+        expected = {"kl_divergence": (p * (p / q).log()).sum(-1)}
+        expected["top1_agreement"] = (p.max(-1).indices == q.max(-1).indices).double()
+        for metric, tokens_ in expected.items():
+            means, row = tokens_.mean(1), found.loc[name, metric]
+            error = means.std() / len(means) ** 0.5
+            assert row.value == pytest.approx(means.mean().item(), rel=1e-5), metric
+            assert row.stderr == pytest.approx(error.item(), rel=1e-4), metric
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ def measure(
     every: Annotated[Number, Option(help="measure one checkpoint in so many")] = None,
     last: Annotated[Number, Option(help="measure so many checkpoints at the end")] = None,
     skip: Annotated[bool, Option("--skip", help="leave out matrices that methods refuse")] = False,
+    no_bos: Annotated[bool, Option("--no-bos", help="blocks without BOS; with --scale too")] = False,
     seed: Annotated[int, Option(help="seed of random choices")] = 0,
     scale: Annotated[Text, Option(help="use its text and settings; default: own settings")] = None,
     out: Annotated[Path | None, Option(help="output folder; default: own/NAME")] = None,
@@ -46,6 +47,7 @@ def measure(
     checkpoints = project.checkpoints(root, place, revisions, step)
     options = {"rate": project.rate(root, lr), "tokens_per_step": tokens_per_step}
     options |= {"every": every, "last": last, "skip": skip}
+    options["bos"] = not (no_bos or scale)
     checkpoints |= {key: value for key, value in options.items() if value is not None}
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
     project.write(
