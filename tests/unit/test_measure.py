@@ -150,7 +150,9 @@ def test_losses_of_rounded_bfloat16_weights_are_those_of_a_computation_in_float6
     for name, losses in load_file(found.file(LOSSES)).items():
         model = AutoModelForCausalLM.from_pretrained(source / name, dtype=torch.float64)
         rounded = models.linear_layers(models.load(found.folder / name))
-        for layer, after in zip(models.linear_layers(model).values(), rounded.values(), strict=True):
+        for layer, after in zip(
+            models.linear_layers(model).values(), rounded.values(), strict=True
+        ):
             groups, ours = (each.weight.data.unflatten(1, (-1, 16)) for each in (layer, after))
             step = groups.abs().amax(2, keepdim=True) / 3.5
             codes = (ours.double() / step).round()

@@ -12,14 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus import splits, tokens
 from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import folders
-from transformers import PreTrainedTokenizerFast
+from tokenizers.processors import TemplateProcessing
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 LINE = "Some wörds, and more.\n"
 ROWS = "\n".join(json.dumps({"text": LINE}) for _ in range(9))
@@ -120,3 +124,42 @@ def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path, between
     assert write("enough", enough) == [[], flat[:enough], flat[enough:], []]
     with pytest.raises(Problem, match=f"has {len(flat):,} tokens, but {len(flat) + 1:,} are req"):
         write("less", enough + 1)
+
+
+@pytest.mark.slow
+def test_losses_of_blocks_with_bos_are_those_of_the_harness(tmp_path):
+    """A text of one block, under a tokenizer that puts BOS before texts, and a random Llama."""
+    ours = train_tokenizer([LINE * 9], 270)
+    ours.add_special_tokens(["<s>"])
+    begin = ours.token_to_id("<s>")
+    ours.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+    shape |= {"num_attention_heads": 2, "max_position_embeddings": 64, "bos_token_id": begin}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=begin + 1, **shape)).eval()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours, bos_token="<s>")
+    tokenizer.save_pretrained(tmp_path / "model/a")
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "a.txt").write_text(LINE)
+    size = len(tokenizer(LINE, add_special_tokens=False)["input_ids"])
+    checkpoint = manifest.describe(tmp_path / "model", tmp_path / "model/manifest.json", {})
+    sizes = {"validation": size, "calibration": 0, "probe": 0}
+    facts, expected = {}, HFLM(pretrained=model, tokenizer=tokenizer, max_length=64)
+    for bos in (False, True):
+        kind = OwnCorpus.model_construct(
+            source="own", vocabulary=begin + 1, text=texts(text, "a.txt"), bos=bos, **sizes
+        )
+        out = tmp_path / str(bos)
+        out.mkdir()
+        inputs = {"checkpoint": [checkpoint]}
+        facts[bos] = kind.write(Context("corpus", kind, inputs, out, tmp_path, Progress("corpus")))
+        assert facts[bos].get(splits.BEGIN) == ([begin] if bos else None)
+        corpus = manifest.describe(out, out / "manifest.json", facts[bos])
+        block = tokens.blocks(corpus, "validation", size + bos)
+        assert block.shape == (1, size + bos)
+        if bos:
+            found = -size * float(models.block_losses(model, block, 1))
+            (total,) = expected.loglikelihood_rolling(
+                [Instance("loglikelihood_rolling", {}, (LINE,), 0)]
+            )
+            assert found == pytest.approx(total, rel=1e-5)
