@@ -7,7 +7,7 @@ from ptq_dynamics import models
 from ptq_dynamics.cli import project
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.quantize.methods.gguf import Gguf
-from support import ROOT, one_line
+from support import ROOT, one_line, plan
 from transformers import (
     AutoModelForCausalLM,
     GPT2Config,
@@ -84,10 +84,11 @@ def test_transposed_layers_are_rounded_along_their_inputs(tmp_path):
     for name, layer in before.items():
         blocks = layer.weight.detach().unflatten(1, (-1, 32))
         gap = (after[name].weight.detach().unflatten(1, (-1, 32)) - blocks).abs()
-        assert (gap <= 0.501 * blocks.abs().amax(2, keepdim=True) / 127).all()
+        assert (gap <= 0.57 * blocks.abs().amax(2, keepdim=True) / 127).all()
 
 
 def test_other_types_and_widths_are_one_line():
     with one_line("only llama.cpp quantizes to q4_k_m"):
         project.quantizers(["q4_k_m"], [])
-    assert "do not divide the layer width 48" in Gguf(**ENTRIES["q4_0"]).misfit([64, 48])
+    model = plan("smoke").site.config.scale.models["kumar-70m"]
+    assert "do not divide the layer width 16" in Gguf(**ENTRIES["q4_0"]).refuses(model)

@@ -144,7 +144,10 @@ def test_losses_of_blocks_with_bos_are_those_of_the_harness(tmp_path):
     size = len(tokenizer(LINE, add_special_tokens=False)["input_ids"])
     checkpoint = manifest.describe(tmp_path / "model", tmp_path / "model/manifest.json", {})
     sizes = {"validation": size, "calibration": 0, "probe": 0}
-    facts, expected = {}, HFLM(pretrained=model, tokenizer=tokenizer, max_length=64)
+    facts, expected = (
+        {},
+        HFLM(pretrained=model, tokenizer=tokenizer, max_length=64, add_bos_token=False),
+    )
     for bos in (False, True):
         kind = OwnCorpus.model_construct(
             source="own", vocabulary=begin + 1, text=texts(text, "a.txt"), bos=bos, **sizes

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ptq_dynamics.quantize.methods import Calibration, Grouped, InProcess, Quantized
+from ptq_dynamics.train.architectures import Architecture
 
 
 class Gguf(InProcess, Grouped):
@@ -18,9 +19,13 @@ class Gguf(InProcess, Grouped):
     group_size: Literal[32] = 32
 
     def misfit(self, widths: Collection[int]) -> str | None:
-        """Return which width the blocks do not divide, or None."""
-        wrong = [width for width in widths if width % self.group_size]
-        return f"its blocks of 32 do not divide the layer width {wrong[0]}" if wrong else None
+        """Return None, because there is no other block size to choose."""
+        return None
+
+    def refuses(self, model: Architecture) -> str | None:
+        """Return which width of a model the blocks do not divide, or None."""
+        wrong = [width for width in model.widths if width % self.group_size]
+        return f"blocks of 32 do not divide the layer width {wrong[0]}" if wrong else None
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """Quantize the checkpoint in a folder, without the calibration set."""
