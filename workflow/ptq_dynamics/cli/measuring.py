@@ -25,7 +25,7 @@ def measure(
     methods: Annotated[Words, Option(help=f"{METHODS}; {SEVERAL}; default: gptq")] = None,
     bits: Annotated[Words, Option(help=f"of gptq rtn awq; {SEVERAL}; default: '4 3'")] = None,
     average: Annotated[Number, Option(help="checkpoints in each average; default: 5")] = None,
-    curvature: Annotated[bool, Option("--curvature", help="also sharpness, and trace")] = False,
+    curvature: Annotated[bool, Option("--curvature", help="also eigenvalue and trace")] = False,
     tasks: Annotated[Words, Option(help=f"of config/tasks.yaml, for accuracy; {SEVERAL}")] = None,
     text: Annotated[Text, Option(help="file, folder or data set; default: docstrings")] = None,
     tokens: Annotated[Number, Option(help="validation tokens; default: 32768")] = None,

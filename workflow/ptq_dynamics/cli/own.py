@@ -89,12 +89,12 @@ def _report(plan: Plan, figure: Job, about: str) -> str:
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
     words += "\n\n" + " ".join([about, _begin(plan), *_settings(plan, table[~is_full])])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
-    for metric, (what, index, factor, form) in BESIDE.items():
-        rows = table[table.metric == metric].sort_values("trajectory", key=_others, kind="stable")
+    for beside, (what, index, factor, form) in BESIDE.items():
+        rows = table[table.metric == beside].sort_values("trajectory", key=_others, kind="stable")
         if not len(rows):
             continue
         pairs = zip(factor * rows.value, factor * rows.stderr, strict=True)
-        cells = [f"{value:{form}} ± {error:{form}}" for value, error in pairs]
+        cells = [f"{mean:{form}} ± {error:{form}}" for mean, error in pairs]
         rows = rows.assign(cell=cells)
         wide = rows.pivot(index=[*key, *index], columns="quantizer", values="cell")
         order = wide.loc[rows.set_index([*key, *index]).index.unique(), [*rows.quantizer.unique()]]
