@@ -12,15 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus import splits, tokens
 from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts, joined
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import folders
 from support import one_line
-from transformers import PreTrainedTokenizerFast
+from tokenizers.processors import TemplateProcessing
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 LINE = "Some wörds, and more.\n"
 ROWS = "\n".join(json.dumps({"text": LINE}) for _ in range(9))
@@ -170,3 +174,45 @@ def test_a_field_that_is_absent_is_named_beside_those_there_are(tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"body": LINE, "chat": CHAT}))
     with one_line("has no text in 'text'", "--field or field (there are: body, chat)"):
         list(texts(tmp_path, "a.jsonl").documents(joined))
+
+
+@pytest.mark.slow
+def test_losses_of_blocks_with_bos_are_those_of_the_harness(tmp_path):
+    """A text of one block, under a tokenizer that puts BOS before texts, and a random Llama."""
+    ours = train_tokenizer([LINE * 9], 270)
+    ours.add_special_tokens(["<s>"])
+    begin = ours.token_to_id("<s>")
+    ours.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+    shape |= {"num_attention_heads": 2, "max_position_embeddings": 64, "bos_token_id": begin}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=begin + 1, **shape)).eval()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours, bos_token="<s>")
+    tokenizer.save_pretrained(tmp_path / "model/a")
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "a.txt").write_text(LINE)
+    size = len(tokenizer(LINE, add_special_tokens=False)["input_ids"])
+    checkpoint = manifest.describe(tmp_path / "model", tmp_path / "model/manifest.json", {})
+    sizes = {"validation": size, "calibration": 0, "probe": 0}
+    facts, expected = (
+        {},
+        HFLM(pretrained=model, tokenizer=tokenizer, max_length=64, add_bos_token=False),
+    )
+    for bos in (False, True):
+        kind = OwnCorpus.model_construct(
+            source="own", vocabulary=begin + 1, text=texts(text, "a.txt"), bos=bos, **sizes
+        )
+        out = tmp_path / str(bos)
+        out.mkdir()
+        inputs = {"checkpoint": [checkpoint]}
+        facts[bos] = kind.write(Context("corpus", kind, inputs, out, tmp_path, Progress("corpus")))
+        assert facts[bos].get(splits.BEGIN) == ([begin] if bos else None)
+        corpus = manifest.describe(out, out / "manifest.json", facts[bos])
+        block = tokens.blocks(corpus, "validation", size + bos)
+        assert block.shape == (1, size + bos)
+        if bos:
+            found = -size * float(models.block_losses(model, block, 1))
+            (total,) = expected.loglikelihood_rolling(
+                [Instance("loglikelihood_rolling", {}, (LINE,), 0)]
+            )
+            assert found == pytest.approx(total, rel=1e-5)

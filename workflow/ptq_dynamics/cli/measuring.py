@@ -12,16 +12,20 @@ from ptq_dynamics.cli.options import SEVERAL, words
 Number = int | None
 Text = str | None
 Words = list[str] | None
+METHODS = (
+    "gptq rtn awq (2 to 8 bits); nvfp4 nvfp4-weights mxfp4 q4_0 q4_1 gguf-mxfp4 (4 bits); "
+    "q5_0 q5_1 (5 bits); fp8 int8 q8_0 (8 bits); others of config/quantizers.yaml"
+)
 
 
 def measure(
     place: Annotated[str, Argument(help="folder of checkpoints, one checkpoint, or OWNER/NAME")],
     revisions: Annotated[Text, Option(help="branches of OWNER/NAME, as 'step*'")] = None,
     step: Annotated[Text, Option(help=r"names of folders; a group is the step: 's-(\d+)'")] = None,
-    methods: Annotated[Words, Option(help=f"gptq rtn awq int8; {SEVERAL}; default: gptq")] = None,
-    bits: Annotated[Words, Option(help=f"from 2 to 8; {SEVERAL}; default: '4 3'")] = None,
+    methods: Annotated[Words, Option(help=f"{METHODS}; {SEVERAL}; default: gptq")] = None,
+    bits: Annotated[Words, Option(help=f"of gptq rtn awq; {SEVERAL}; default: '4 3'")] = None,
     average: Annotated[Number, Option(help="checkpoints in each average; default: 5")] = None,
-    curvature: Annotated[bool, Option("--curvature", help="also sharpness, and trace")] = False,
+    curvature: Annotated[bool, Option("--curvature", help="also eigenvalue and trace")] = False,
     tasks: Annotated[Words, Option(help=f"of config/tasks.yaml, for accuracy; {SEVERAL}")] = None,
     text: Annotated[Text, Option(help="file, folder or data set; default: docstrings")] = None,
     field: Annotated[
@@ -36,6 +40,9 @@ def measure(
         Words, Option(help=f"names to leave out, as 'checkpoint-5*'; {SEVERAL}")
     ] = None,
     skip: Annotated[bool, Option("--skip", help="leave out matrices that methods refuse")] = False,
+    no_bos: Annotated[
+        bool, Option("--no-bos", help="blocks without BOS; with --scale too")
+    ] = False,
     seed: Annotated[int, Option(help="seed of random choices")] = 0,
     scale: Annotated[Text, Option(help="use its text and settings; default: own settings")] = None,
     out: Annotated[Path | None, Option(help="output folder; default: own/NAME")] = None,
@@ -52,6 +59,7 @@ def measure(
     checkpoints = project.checkpoints(root, place, revisions, step, words(exclude))
     options = {"rate": project.rate(root, lr), "tokens_per_step": tokens_per_step}
     options |= {"every": every, "last": last, "skip": skip}
+    options["bos"] = not (no_bos or scale)
     checkpoints |= {key: value for key, value in options.items() if value is not None}
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
     count, left = project.leave_out_defects(root, checkpoints)

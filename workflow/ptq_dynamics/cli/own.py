@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from ptq_dynamics.base.checkpoints import ROUTER
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.project import FIGURE, RUN
+from ptq_dynamics.corpus.splits import BEGIN
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.labels import FINDING, METHODS, PICTURES
@@ -19,6 +20,17 @@ from ptq_dynamics.provenance.state import find
 from ptq_dynamics.train.architectures.given import Given
 
 REPORT = Path("README.md")
+# Tables of metrics on the page: words, columns of the index, factor and format.
+BESIDE: dict[str, tuple[str, list[str], int, str]] = {
+    "kl_divergence": ("KL divergence from full precision (nats per token)", [], 1, ".4g"),
+    "top1_agreement": (
+        "Tokens whose most probable prediction is that of full precision, in per cent",
+        [],
+        100,
+        ".2f",
+    ),
+    ACCURACY: ("Accuracy in per cent", ["task"], 100, ".1f"),
+}
 
 
 def measure(profile: Path, text: str, left: list[str]) -> list[Path]:
@@ -64,7 +76,7 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     is_full = table.quantizer == FULL_PRECISION
     metric = is_full.map({True: "loss", False: "quantization_error"})
     shown = table[table.metric == metric].assign(what=table.quantizer.where(~is_full, "loss"))
-    shown = shown.sort_values("trajectory", key=lambda names: names != RUN, kind="stable")
+    shown = shown.sort_values("trajectory", key=_others, kind="stable")
     key = ["trajectory", "checkpoint_id"]
     values = shown.pivot_table(index=key, columns="what", values="value", sort=False)
     places = shown.drop_duplicates(key).set_index(key)[["step", "tokens", "lr", "phase"]]
@@ -77,17 +89,36 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     text = numbers.reset_index(0).to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
-    words += "\n\n" + " ".join([about, *_settings(plan, table[~is_full])])
+    words += "\n\n" + " ".join([about, _begin(plan), *_settings(plan, table[~is_full])])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
     parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
-    right = table[table.metric == ACCURACY]
-    if len(right):
-        percent = (100 * right[column] for column in ("value", "stderr"))
-        cells = [f"{a:.1f} ± {b:.1f}" for a, b in zip(*percent, strict=True)]
-        scores = right.assign(cell=cells).set_index([*key, "task", "quantizer"]).cell.unstack()
-        parts += ["Accuracy in per cent, ± one standard error:", f"```\n{scores.to_string()}\n```"]
+    for beside, (what, index, factor, form) in BESIDE.items():
+        rows = table[table.metric == beside].sort_values("trajectory", key=_others, kind="stable")
+        if not len(rows):
+            continue
+        pairs = zip(factor * rows.value, factor * rows.stderr, strict=True)
+        cells = [f"{mean:{form}} ± {error:{form}}" for mean, error in pairs]
+        rows = rows.assign(cell=cells)
+        wide = rows.pivot(index=[*key, *index], columns="quantizer", values="cell")
+        order = wide.loc[rows.set_index([*key, *index]).index.unique(), [*rows.quantizer.unique()]]
+        parts += [f"{what}, ± one standard error:", f"```\n{order.to_string()}\n```"]
     write_atomically(REPORT, "\n\n".join(parts) + "\n")
     return words
+
+
+def _others(names: Series) -> Series:
+    """Return whether rows are not of the run, which goes first."""
+    return names != RUN
+
+
+def _begin(plan: Plan) -> str:
+    """Return a sentence on the tokens with which blocks of text begin."""
+    facts = manifest.read(plan.trajectories.corpus(RUN).paths.manifest).facts
+    if BEGIN not in facts:
+        return "Blocks begin without BOS."
+    if not facts[BEGIN]:
+        return "Blocks begin without BOS, because the tokenizer adds none."
+    return f"Each block begins with BOS (token {', '.join(map(str, facts[BEGIN]))})."
 
 
 def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:

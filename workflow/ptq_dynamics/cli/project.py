@@ -160,8 +160,11 @@ def quantizers(methods: Sequence[str], counts: Sequence[str]) -> Yaml:
     known, default = config.read_yaml(QUANTIZERS), config.read_yaml(DEFAULTS)
     if wrong := [bits for bits in counts if bits not in BITS]:
         raise Problem(f"--bits is {wrong[0]!r}: must be from {BITS[0]} to {BITS[-1]}")
-    names, chosen = {entry["method"] for entry in known.values()} - {"recipe"}, Yaml()
+    names = {entry["method"] for entry in known.values()} - {"recipe", "gguf"}
+    chosen = Yaml()
     for method in methods or default["methods"]:
+        if re.fullmatch(r"i?q\d_(k|k_[sml]|xxs|xs|s|m|nl)", method.lower()):
+            raise Problem(f"--methods: only llama.cpp quantizes to {method} (llama-quantize)")
         config.require("--methods", "method", [method], names | known.keys())
         same = {name: entry for name, entry in known.items() if method in (name, entry["method"])}
         if len(same) == 1:

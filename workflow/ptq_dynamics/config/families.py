@@ -157,7 +157,8 @@ class Own(Strict):
     """Own checkpoints. The learning `rate` is a number, or a CSV file with the columns step and lr,
     or else that of scheduler.pt and trainer_state.json. One checkpoint in `every` is measured,
     besides the last, or the `last` ones. With `skip`, matrices that a quantizer does not support
-    stay in full precision. A missing `model` is read from the first checkpoint of a folder."""
+    stay in full precision. With `bos`, blocks of text begin with the tokens that the tokenizer puts
+    before a text. A missing `model` is read from the first checkpoint of a folder."""
 
     checkpoints: Local | Remote
     tokens_per_step: Tokens | None = None
@@ -165,6 +166,7 @@ class Own(Strict):
     every: Count = 1
     last: Count | None = None
     skip: bool = False
+    bos: bool = False
     model: Given | None = None
 
 

@@ -22,6 +22,7 @@ SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
 DOCUMENT_END = "<|endoftext|>"  # of trained tokenizers
 BATCH = 1000  # documents tokenized at once
 DTYPE = "dtype"  # fact of a corpus: dtype of its token files
+BEGIN = "begin"  # fact of a corpus: tokens with which each block begins, if any
 # Positions in tokens where whole documents of the calibration split end, uint64 [n].
 ENDS = "calibration.ends.bin"
 ENDS_DTYPE = np.dtype("<u8")

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.splits import ANSWERS, DIALOGUE_ENDS, DTYPE, ENDS, ENDS_DTYPE, Split
+from ptq_dynamics.corpus.splits import (
+    ANSWERS,
+    BEGIN,
+    DIALOGUE_ENDS,
+    DTYPE,
+    ENDS,
+    ENDS_DTYPE,
+    Split,
+)
 from ptq_dynamics.engine.manifest import Manifest
 
 FILLING = -1
@@ -22,27 +30,31 @@ def read(corpus: Manifest, split: Split) -> np.ndarray:
 
 
 def blocks(corpus: Manifest, split: Split, context: int, count: int | None = None) -> Tensor:
-    """Return `count` (None: all) blocks of `context` tokens (section 2), int64 [count, context]."""
-    tokens = read(corpus, split)
-    available = len(tokens) // context
+    """Return `count` (None: all) blocks of `context` tokens (section 2), int64 [count, context].
+    The tokens with which blocks of the corpus begin count as well."""
+    tokens, begin = read(corpus, split), corpus.facts.get(BEGIN, [])
+    own = context - len(begin)
+    available = len(tokens) // own
     wanted = max(1, available) if count is None else count
     if available < wanted:
         raise _too_small(corpus, split, f"{available} blocks of {context} tokens", wanted)
-    table = np.asarray(tokens[: wanted * context], dtype=np.int64).reshape(wanted, context)
+    table = np.empty((wanted, context), dtype=np.int64)
+    table[:, : len(begin)] = begin
+    table[:, len(begin) :] = tokens[: wanted * own].reshape(wanted, own)
     return torch.from_numpy(table)
 
 
 def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Tensor:
     """Return documents of the calibration split (section 3), cut or filled, int64 [count, context],
     without those of at most `TOO_SHORT` tokens, as in GPTQModel."""
-    tokens = read(corpus, "calibration")
+    tokens, begin = read(corpus, "calibration"), corpus.facts.get(BEGIN, [])
     ends = np.fromfile(corpus.file(ENDS), dtype=ENDS_DTYPE).astype(np.int64)
     if len(ends) < before + count:
         raise _too_small(corpus, "calibration", f"{len(ends)} whole documents", before + count)
     table = np.full((count, context), FILLING, dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]])
     for row, start, end in zip(table, starts[before:], ends[before:], strict=False):
-        document = tokens[start : min(end, start + context)]
+        document = [*begin, *tokens[start : min(end, start + context - len(begin))]]
         row[: len(document)] = document
     return torch.from_numpy(table[(table != FILLING).sum(axis=1) > TOO_SHORT])
 

@@ -2,7 +2,8 @@
 validation losses, and answers to downstream tasks, with one model in memory."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import torch
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers.modeling_outputs import CausalLMOutput
 
 from ptq_dynamics import models
 from ptq_dynamics.base import needs
@@ -22,7 +24,7 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.carried import carried
-from ptq_dynamics.measure.metrics import Measured
+from ptq_dynamics.measure.metrics import Measured, OfPredictions
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, LOSSES, OUTCOMES, STEP
 from ptq_dynamics.measure.series import MeasureSettings
 from ptq_dynamics.trajectories import trajectory
@@ -49,6 +51,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
     asking = _asking(context) if settings.tasks else None
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
     values = list[tuple[str, str, float, float | None]]()
+    of_predictions = [each for each in settings.metrics if isinstance(each, OfPredictions)]
     digests, rows = dict[str, str](), list[dict[str, object]]()
     facts: dict[str, object] = {"digests": digests, "tasks": {}, "carried": {}}
     by_name: dict[str, dict[str, object]] = {} if is_full else {"raised_damping": {}}
@@ -67,7 +70,9 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
             by_name.setdefault(fact, {})[name] = content
         with models.offloading(context.scratch, context.device_map):
             model = models.load(folder, torch.float32 if is_full else None)
-            losses[name] = models.block_losses(model, validation, settings.batch)
+            place = source.folder(checkpoint)
+            with _compared(model, place, of_predictions) as compared:
+                losses[name] = models.block_losses(model, validation, settings.batch)
             if not losses[name].isfinite().all():
                 raise Problem(
                     f"the loss of {name} is not finite; leave the checkpoint or the quantizer out"
@@ -76,8 +81,8 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
                 answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
             for metric in settings.metrics:
-                place = source.folder(checkpoint)
-                now = Measured(model, place, validation, losses[name], settings.batch)
+                means = {key: torch.stack(found) for key, found in compared.items()}
+                now = Measured(model, place, validation, losses[name], settings.batch, means)
                 values.append((name, metric.columns[0].name, *metric.measure(now)))
             if settings.carried and checkpoint == chosen[-1]:
                 first = validation[: settings.carried]
@@ -96,6 +101,31 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
         facts["quantized_layers"] = sorted({str(row["layer"]) for row in rows})
     facts |= by_name | {fact: source.fact(fact) for fact in ("parameters", "seed")}
     return trajectory.facts(chosen, **facts)
+
+
+@contextmanager
+def _compared(
+    model: torch.nn.Module, folder: Path, metrics: Sequence[OfPredictions]
+) -> Iterator[dict[str, list[Tensor]]]:
+    """Compare all predictions of a model with those of the weights in a folder; yield the means
+    over the tokens of each sequence, by metric."""
+    means = {metric.metric: list[Tensor]() for metric in metrics}
+    if not metrics:
+        yield means
+        return
+    full = models.load(folder, torch.float32)
+
+    # One sequence at a time, because logits of large vocabularies take gigabytes.
+    def compare(_model: object, inputs: tuple[Tensor], output: CausalLMOutput) -> None:
+        expected = full(inputs[0].to(models.inputs_device(full)), use_cache=False).logits
+        assert output.logits is not None
+        for p, q in zip(expected, output.logits, strict=True):
+            for metric in metrics:
+                means[metric.metric].append(metric.of(p, q.to(p.device)).mean().cpu())
+
+    handle = model.register_forward_hook(compare)
+    yield means
+    handle.remove()
 
 
 def _asking(context: Context[MeasureSettings]) -> "Asking":

@@ -5,12 +5,16 @@ import shutil
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, redirect_stderr
 from contextvars import ContextVar
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import get_max_memory
+from compressed_tensors.compressors.nvfp4 import base as nvfp4
+from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+from compressed_tensors.utils import patch_attr
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -148,7 +152,10 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
     auto: Any = AutoModelForCausalLM  # its type has no pair of a model and what was loaded
     is_compressed = about.get("quant_method") == packed.COMPRESSED
     if is_compressed and not packed.on_grids(about):
-        with redirect_stderr(StringIO()):  # progress bars
+        # The library would round weights in FP4 times their scales to bfloat16.
+        unpack = partial(unpack_fp4_from_uint8, dtype=torch.float32)
+        wide = patch_attr(nvfp4, "unpack_fp4_from_uint8", unpack)
+        with redirect_stderr(StringIO()), wide:  # progress bars
             model, read = auto.from_pretrained(folder, **LOCAL, **options)
             model.hf_quantizer.compressor.decompress_model(model)
             _rotate(model, folder, about.get("transform_config"))

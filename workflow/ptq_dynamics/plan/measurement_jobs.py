@@ -11,7 +11,7 @@ from ptq_dynamics.config.scale import Tasks
 from ptq_dynamics.curvature import geometry
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure import metrics
-from ptq_dynamics.measure.metrics import ModelMetric
+from ptq_dynamics.measure.metrics import ModelMetric, OfPredictions
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, MEASURED, TASK_METRICS
 from ptq_dynamics.measure.series import Asked, ComparisonSettings, MeasureSettings, Query, Series
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
@@ -74,7 +74,8 @@ class MeasurementJobs(Planner):
         return any({*LAYER_METRICS} & {*metrics} for metrics in shown)
 
     def _metrics(self, trajectory: str, quantizer: str) -> tuple[ModelMetric, ...]:
-        """Return the metrics that any figure, chosen or not, shows of a series."""
+        """Return the metrics that any figure, chosen or not, shows of a series. Own checkpoints
+        have all those of predictions, for their page."""
         shown = {
             metric
             for figure in self.config.figures.values()
@@ -82,11 +83,14 @@ class MeasurementJobs(Planner):
             for metric in figure.metrics
         }
         is_quantized = quantizer != FULL_PRECISION
+        followed = self.planned[trajectory].followed
+        is_own = isinstance(followed, PlannedRelease) and isinstance(followed.entry, Elsewhere)
         return tuple(
             kind.model_validate({"metric": column.name})
             for kind in kinds_in(metrics.__name__, ModelMetric)
             for column in kind.columns
-            if column.name in shown and column.quantized == is_quantized
+            if column.quantized == is_quantized
+            and (column.name in shown or (is_own and issubclass(kind, OfPredictions)))
         )
 
     def _carried(self, trajectory: str, shard: str) -> int:

@@ -66,7 +66,7 @@ def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, di
             raise Problem(f"{FILE}: own.{name}.model is missing; ptq-dynamics measure writes it")
         context = min(scale.models["main"].context, model.context)
         models[name] = model.model_copy(update={"context": context, "corpus": name})
-        corpora[name] = OwnCorpus.after(scale.corpora["main"], model.vocabulary)
+        corpora[name] = OwnCorpus.after(scale.corpora["main"], model.vocabulary, entry.bos)
     return scale.model_copy(update={"models": models, "corpora": corpora}), public
 
 

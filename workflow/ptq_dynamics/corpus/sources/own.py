@@ -2,9 +2,10 @@
 
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, takewhile
+from operator import not_
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -25,6 +26,9 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Facts
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 class Texts(Strict):
@@ -71,13 +75,15 @@ def read_text(path: Path) -> str:
 
 
 class OwnCorpus(WholeCorpus):
-    """Held-out splits of some text; train is empty, and probe where no curvature is measured."""
+    """Held-out splits of some text; train is empty, and probe where no curvature is measured. With
+    `bos`, each block begins with the tokens that the tokenizer puts before a text."""
 
     source: Literal["own"]
     train: Literal[0] = 0
     probe: Annotated[int, Field(ge=0)]
     vocabulary: Count
     text: EmbeddedCorpus | DatasetsCorpus | Texts
+    bos: Annotated[bool, Field(exclude_if=not_)] = False
 
     @property
     def tokenized(self) -> tuple[object, ...]:
@@ -85,7 +91,7 @@ class OwnCorpus(WholeCorpus):
         return self.source, self.vocabulary
 
     @classmethod
-    def after(cls, main: Corpus, vocabulary: int) -> "OwnCorpus":
+    def after(cls, main: Corpus, vocabulary: int, bos: bool) -> "OwnCorpus":
         """Return a corpus with the text of another corpus."""
         assert isinstance(main, OwnCorpus | EmbeddedCorpus | DatasetsCorpus)
         return cls(
@@ -95,6 +101,7 @@ class OwnCorpus(WholeCorpus):
             validation=main.validation,
             calibration=main.calibration,
             probe=main.probe,
+            bos=bos,
         )
 
     def write(self, context: Context[object]) -> Facts:
@@ -105,9 +112,10 @@ class OwnCorpus(WholeCorpus):
         tokenizer = load_tokenizer(place, "main", self.vocabulary)
         tokenizer.save_pretrained(context.out / "tokenizer")
         encoder, dtype = tokenizer.backend_tokenizer, splits.dtype(self.vocabulary)
+        begin = {splits.BEGIN: _before(encoder)} if self.bos else {}
         if not isinstance(self.text, Texts):
             texts = {**self.text.split_texts(), "train": ()}
-            return self.write_splits(context.out, encoder, texts)
+            return {**self.write_splits(context.out, encoder, texts), **begin}
 
         def chat(messages: list[Message]) -> str:
             return str(tokenizer.apply_chat_template([*map(dict, messages)], tokenize=False))
@@ -122,4 +130,11 @@ class OwnCorpus(WholeCorpus):
         counts = dict[str, int]()
         for name, part in parts.items():
             counts[name] = splits.write(context.out, name, [part], sizes[name])
-        return splits.split_facts(context.out, dtype, counts)
+        return {**splits.split_facts(context.out, dtype, counts), **begin}
+
+
+def _before(tokenizer: "Tokenizer") -> list[int]:
+    """Return the tokens that a tokenizer puts before a text, as BOS."""
+    encoded = tokenizer.encode("a")
+    marked = zip(encoded.ids, encoded.special_tokens_mask, strict=True)
+    return [token for token, _ in takewhile(lambda pair: pair[1], marked)]
