@@ -1,6 +1,6 @@
 """Panels of figures. The table of a figure, its CSV file, has a row for each drawn point."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
@@ -15,9 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import HashableList
 
-from ptq_dynamics.figures.axes import draw_panel
+from ptq_dynamics.figures.axes import draw_panel, draw_rates, name_ends, put_below
 from ptq_dynamics.figures.curves import ABOUT, Curves
-from ptq_dynamics.figures.labels import FINDING, Panel, names_in_groups, rounded
+from ptq_dynamics.figures.labels import FINDING, RATES, Panel, names_in_groups, rounded
+from ptq_dynamics.figures.places import RATE
 from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, in_order, lines
 from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.trajectories.trajectory import Trajectory
@@ -27,7 +28,9 @@ PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
+STRIP = 0.33  # inches of the strip for the learning rate
 FEW = 5  # curves, for the legend of which half a text column has room
+SHORT = 12  # letters of a name of a curve that stands beside its end
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 MOST = 5  # columns of the legend
 
@@ -52,7 +55,7 @@ class Sheet:
         self._parts: list[pd.DataFrame] = []
 
     def add(self, panel: Panel, *parts: pd.DataFrame) -> None:
-        """Add a panel with its points, and with the learning rate if it has a right axis."""
+        """Add a panel with its points."""
         name = letters(len(self.panels))
         self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
         place = {"panel": name, "x_axis": panel.x, "y_axis": panel.y}
@@ -60,9 +63,6 @@ class Sheet:
             self._parts.append(part.assign(**place))
             if panel.y.endswith("(%)"):
                 self._parts[-1][["y", "low", "high"]] *= 100
-        if panel.right:
-            rates = self.data.learning_rates()
-            self._parts.append(rates.assign(**{**place, "y_axis": panel.right.split("\n")[0]}))
 
     def publish(
         self,
@@ -76,30 +76,55 @@ class Sheet:
         """Draw all panels in `columns`, by default up to three, with one legend below. It has the
         `curves`, by default those of the data, and `more`. `draw` replaces the function that draws
         a panel. Facts: the number of points, and sentences below the caption, at last `notes`."""
-        table, panels = columned(pd.concat(self._parts)), self.panels
+        panels = self.panels
         if self.settings.grouped:
             curves = names_in_groups(self.data.labels)
         curves = in_order(curves or self.data.labels)
-        goes_on = set() if draw else self._taken_over(table)
         styles = lines(curves, self.data.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
+        # Panels in a column share one strip with the learning rate, below the lowest of them.
+        over = [n for n, panel in enumerate(panels) if panel.rate] if self._has_rates() else []
+        under = {panels[n].name: n + columns for n in over}
+        strips = [name for name, n in under.items() if n not in over]
+        table = columned(pd.concat([*self._parts, *map(self._rates, strips)]))
+        goes_on = set() if draw else self._taken_over(table)
         height, wide = HEIGHTS[min(columns, 3) - 1], len(curves) > FEW
-        figure, axes = subplots([panel.name for panel in panels], columns, height, wide=wide)
-        # The last panel of a row labels the right axis.
-        last = {n // columns: panel.name for n, panel in enumerate(panels) if panel.right}.values()
+        names = [panel.name for panel in panels]
+        figure, axes = subplots(names, columns, height, strips=strips, wide=wide)
         alike = dict[str, Axes]()
-        for panel, ax in zip(panels, axes, strict=True):
+        for panel in panels:
+            ax, part = axes[panel.name], table[table.panel == panel.name]
             if panel.alike and ax is not alike.setdefault(panel.alike, ax):
                 ax.sharey(alike[panel.alike])
-            part = table[table.panel == panel.name]
+            rates, part = part[part.axis == "rate"], part[part.axis != "rate"]
             if draw:
                 draw(ax, panel, part, styles)
             else:
-                draw_panel(ax, panel, part, styles, panel.name in last, goes_on)
-        if any(panel.right for panel in panels) and (table.axis == "right").any():
-            line = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
-            more = {**more, "learning rate (right axis)": line}
-        return self.picture(figure, axes, table, curves=curves, more=more, notes=notes)
+                draw_panel(ax, panel, part, styles, goes_on)
+            if panel.name in strips:
+                strip = axes[RATE.format(panel.name)]
+                draw_rates(strip, ax, rates, styles, panel.name == strips[0])
+        for name, n in under.items():
+            if name not in strips:
+                put_below(axes[names[n]], axes[name])
+        beside = [panels[n] for n in over if n % columns == columns - 1]
+        is_named = beside and not draw and max(map(len, curves)) <= SHORT
+        for panel in beside if is_named else []:
+            part = table[(table.panel == panel.name) & (table.axis == "left")]
+            part = part[part.y.notna()].sort_values("x", kind="stable")
+            ends = part.groupby("curve", sort=False).y.last()
+            name_ends(axes[panel.name], {str(k): y for k, y in ends.items()}, styles, height)
+            curves = [curve for curve in curves if curve not in ends]
+        shown = axes.values() if curves or not is_named else ()
+        return self.picture(figure, shown, table, curves=curves, more=more, notes=notes)
+
+    def _has_rates(self) -> bool:
+        return len(self.data.learning_rates()) > 0
+
+    def _rates(self, panel: str) -> pd.DataFrame:
+        """Return the learning rates in the strip below a panel."""
+        rates = self.data.learning_rates()
+        return rates.assign(panel=panel, x_axis=self.data.x_label, y_axis=RATES)
 
     def picture(
         self,
@@ -190,21 +215,29 @@ def subplots(
     columns: int,
     height: float,
     *,
+    strips: Collection[str] = (),
     wide: bool = False,
     layout: Literal["constrained", "compressed"] = "constrained",
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its axes, one for each name, in rows of a `height` in inches. One panel
-    alone has half of the text width unless `wide`. Layout `compressed` is for fixed aspects."""
+) -> tuple[Figure, dict[str, Axes]]:
+    """Return a figure and its axes by name, in rows of a `height` in inches. Panels in `strips` give
+    up their lowest part to axes for the learning rate. One panel alone has half of the text width
+    unless `wide`. Layout `compressed` is for fixed aspects."""
     matplotlib.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
-    cells = [*names, *["."] * (-len(names) % columns)]
-    starts = range(0, len(cells), columns)
-    rows: list[HashableList[str]] = [[*cells[start : start + columns]] for start in starts]
+    cells, heights = [*names, *["."] * (-len(names) % columns)], list[float]()
+    rows = list[HashableList[str]]()
+    for start in range(0, len(cells), columns):
+        row = cells[start : start + columns]
+        rows.append([*row])
+        heights.append(height)
+        if {*strips} & {*row}:
+            rows.append([RATE.format(name) if name in strips else name for name in row])
+            heights.append(STRIP)
     width = TEXT if wide or columns > 1 else HALF
-    figure = Figure(figsize=(width, len(rows) * height + 0.45))
-    axes = figure.subplot_mosaic(rows)
+    figure = Figure(figsize=(width, sum(heights) + 0.45))
+    axes = figure.subplot_mosaic(rows, height_ratios=heights)
     figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
-    return figure, [axes[name] for name in names]
+    return figure, axes
 
 
 def _counted(count: int, what: str) -> str:

@@ -26,14 +26,13 @@ class OverTokensOptions(Strict):
 
     # Show losses in the panel of the full-precision loss, or beside it.
     quantized_losses: Literal["none", "within", "beside"] = "none"
-    means: bool = False  # emphasize ends, and the means of trunks between branches
     log: bool = False  # logarithmic vertical axes
     share: bool = False  # the share of the way between two checkpoints instead of tokens
     words: bool = False  # describe the error in a note
 
 
 class OverTokens(Layout):
-    """A panel for every metric and quantizer, with the learning rate as a dotted line.
+    """A panel for every metric and quantizer, with a strip for the learning rate.
     Eigenvalues are those of the last checkpoint, by rank."""
 
     layout: Literal["over_tokens"]
@@ -68,11 +67,7 @@ class OverTokens(Layout):
                 own: Form = {**form, "widths": widths}
                 sheet.add(data.over_tokens(metric, quantizer, "Loss", **own), *parts)
             else:
-                parts, faint = [data.points(metric, quantizer)], False
-                if quantizer and options.means:
-                    parts, faint = [*parts, data.phase_means(metric, quantizer)], True
-                own = {**form, "faint": faint}
-                sheet.add(data.over_tokens(metric, quantizer, **own), *parts)
+                sheet.add(data.over_tokens(metric, quantizer, **form), data.points(metric, quantizer))
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
         return sheet.publish(labels, notes=notes)
 
