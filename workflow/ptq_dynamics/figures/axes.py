@@ -1,6 +1,7 @@
 """The drawing of one panel: curves, ends of runs, error bars, limits and ticks."""
 
 from collections.abc import Mapping, Set
+from textwrap import fill
 from typing import Unpack
 
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from ptq_dynamics.figures.labels import RATES, Panel
 from ptq_dynamics.figures.style import END, NAMES, SMALLEST, Line, Look, Styles
 
+WIDEST = 24  # letters of a line of a vertical axis's label
 # Panels that are cropped ignore points before this share of the horizontal axis.
 EARLY = 0.2
 # The height of a spike over the highest median of neighbours, and the number of neighbours.
@@ -26,17 +28,19 @@ def draw_panel(
         line, width = styles[str(curve)], panel.widths.get(str(curve))
         look: Look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin else {}
         # Runs have many checkpoints, and markers on narrower lines would hide the lines below.
-        if not (panel.thin or panel.rate or axis == "level"):
+        if line.area > END:
+            look |= {"marker": line.marker, "markersize": line.area**0.5, "linestyle": "none"}
+        elif not (panel.thin or panel.rate or axis == "level"):
             look |= {"marker": line.marker}
-            look |= {"markersize": line.area**0.5} if line.area > END else {}
-        ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve, **look)
+        look = {"color": line.color, "linestyle": line.dash, "label": str(curve), **look}
+        ax.plot(part.x, part.y, **look)
         if part.low.notna().any():
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
         if axis != "level" and segment not in goes_on:
             mark_end(ax, part[part.y.notna()].tail(1)[["x", "y"]].to_numpy(), line)
     if panel.diagonal:
         ax.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    ax.set(title=panel.title, xlabel=panel.x, ylabel=fill(panel.y, WIDEST))
     _limit(ax, panel, table)
     if panel.log_x:
         ax.set_xscale("log")
@@ -50,9 +54,7 @@ def draw_panel(
         plain_log_ticks(ax.yaxis)
 
 
-def draw_rates(
-    ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: bool
-) -> None:
+def draw_rates(ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: bool) -> None:
     """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
     has the labels of all."""
     for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
@@ -61,6 +63,7 @@ def draw_rates(
     ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
     ax.yaxis.set_major_formatter("{x:.2g}")
     ax.tick_params(axis="y", labelleft=first)
+    ax.set_xlabel(above.get_xlabel())
     if first:
         ax.set_ylabel(RATES.replace(" ", "\n"), fontsize=SMALLEST)
     put_below(ax, above)
@@ -69,7 +72,6 @@ def draw_rates(
 def put_below(lower: Axes, upper: Axes) -> None:
     """Let two panels share the horizontal axis, which the lower one labels."""
     lower.sharex(upper)
-    lower.set_xlabel(upper.get_xlabel())
     upper.set_xlabel("")
     upper.tick_params(axis="x", labelbottom=False)
 
@@ -130,9 +132,9 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
 
 
 def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, or a long x-axis at 1 and 3."""
+    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, or a long one at fewer places."""
     low, high = axis.get_data_interval()
-    long = isinstance(axis, XAxis) and high > 10 * low
+    long = high > (10 if isinstance(axis, XAxis) else 100) * low
     axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())

@@ -1,6 +1,6 @@
 """Panels of figures. The table of a figure, its CSV file, has a row for each drawn point."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
@@ -82,11 +82,14 @@ class Sheet:
         curves = in_order(curves or self.data.labels)
         styles = lines(curves, self.data.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
+        has_rates = len(self.data.learning_rates()) > 0
         # Panels in a column share one strip with the learning rate, below the lowest of them.
-        over = [n for n, panel in enumerate(panels) if panel.rate] if self._has_rates() else []
+        over = [n for n, panel in enumerate(panels) if panel.rate and has_rates]
         under = {panels[n].name: n + columns for n in over}
         strips = [name for name, n in under.items() if n not in over]
-        table = columned(pd.concat([*self._parts, *map(self._rates, strips)]))
+        table = pd.concat(self._parts)
+        rates = [self._rates(name, {*table.segment[table.panel == name]}) for name in strips]
+        table = columned(pd.concat([table, *rates]))
         goes_on = set() if draw else self._taken_over(table)
         height, wide = HEIGHTS[min(columns, 3) - 1], len(curves) > FEW
         names = [panel.name for panel in panels]
@@ -96,14 +99,14 @@ class Sheet:
             ax, part = axes[panel.name], table[table.panel == panel.name]
             if panel.alike and ax is not alike.setdefault(panel.alike, ax):
                 ax.sharey(alike[panel.alike])
-            rates, part = part[part.axis == "rate"], part[part.axis != "rate"]
+            strip, part = part[part.axis == "rate"], part[part.axis != "rate"]
             if draw:
                 draw(ax, panel, part, styles)
             else:
                 draw_panel(ax, panel, part, styles, goes_on)
             if panel.name in strips:
-                strip = axes[RATE.format(panel.name)]
-                draw_rates(strip, ax, rates, styles, panel.name == strips[0])
+                below, first = axes[RATE.format(panel.name)], panel.name == strips[0]
+                draw_rates(below, ax, strip, styles, first)
         for name, n in under.items():
             if name not in strips:
                 put_below(axes[names[n]], axes[name])
@@ -118,12 +121,10 @@ class Sheet:
         shown = axes.values() if curves or not is_named else ()
         return self.picture(figure, shown, table, curves=curves, more=more, notes=notes)
 
-    def _has_rates(self) -> bool:
-        return len(self.data.learning_rates()) > 0
-
-    def _rates(self, panel: str) -> pd.DataFrame:
-        """Return the learning rates in the strip below a panel."""
+    def _rates(self, panel: str, segments: Set[str]) -> pd.DataFrame:
+        """Return the learning rates of the runs in a panel, for the strip below it."""
         rates = self.data.learning_rates()
+        rates = rates[rates.segment.isin(segments)]
         return rates.assign(panel=panel, x_axis=self.data.x_label, y_axis=RATES)
 
     def picture(
@@ -144,14 +145,16 @@ class Sheet:
                 entries.setdefault(label, handle)
         ordered = {label: entries[label] for label in curves if label in entries}
         entries = ordered | entries | dict(more)
-        if len(entries) > 1:
+        if len(entries) > 1 or more:
             columns = _columns([len(label) for label in entries], figure.get_figwidth())
             legend = figure.legend(
                 list(entries.values()), list(entries), loc="outside lower center", ncols=columns
             )
             for drawn in filter(None, legend.legend_handles):
                 drawn.set_alpha(1)
-        figure.suptitle(self._made_at(), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
+        made = self._made_at()
+        weight = "bold" if ", miniature" in made else "normal"
+        figure.suptitle(made, x=0.995, ha="right", fontsize=SMALLEST, color="0.3", weight=weight)
         finding = " ".join([*self._notes(), *notes])
         return Picture(figure, table, {"points": len(table), FINDING: finding})
 
@@ -161,11 +164,11 @@ class Sheet:
         sizes = sorted({run.fact("parameters") for run in runs.values()})
         size = " to ".join(dict.fromkeys(map(rounded, (sizes[0], sizes[-1]))))
         small = {run.stands_for for run in runs} - {None}
-        kind = f" (miniature{'s' * (len(small) > 1)})" if small else ""
+        kind = f", miniature{'s' * (len(small) > 1)}" if small else ""
         tokens = max(run.checkpoints[-1].tokens or 0 for run in runs.values())
         seeds = _counted(len({run.seed for run in runs}), "seed")
         seen = f", {rounded(tokens)} tokens" if tokens else ""
-        return f"{self.settings.scale}: {size} parameters{kind}{seen}, {seeds}"
+        return f"{self.settings.scale}{kind}: {size} parameters{seen}, {seeds}"
 
     def _notes(self) -> list[str]:
         """Return notes on miniatures, the tool for GPTQ and calibration sets, and planned notes."""

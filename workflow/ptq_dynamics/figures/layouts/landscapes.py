@@ -84,7 +84,13 @@ class Landscapes(Layout):
             filled = _draw_panel(axes[name], title, table, bounds)
         increase = "L − L(Θₖ) (nats/token)"
         figure.colorbar(
-            filled, ax=[*axes.values()], ticks=bounds, label=increase, format="{x:.2g}", aspect=30, pad=0.01
+            filled,
+            ax=[*axes.values()],
+            ticks=bounds,
+            label=increase,
+            format="{x:.2g}",
+            aspect=30,
+            pad=0.01,
         )
         grids = grids.rename(columns={"point": "segment"}).assign(x_axis=ALONG, y_axis=ACROSS)
         return sheet.picture(figure, [*axes.values()][:1], columned(grids))

@@ -28,6 +28,7 @@ class OverTokensOptions(Strict):
     quantized_losses: Literal["none", "within", "beside"] = "none"
     log: bool = False  # logarithmic vertical axes
     share: bool = False  # the share of the way between two checkpoints instead of tokens
+    branches: bool = False  # show branches in panels of their own
     words: bool = False  # describe the error in a note
 
 
@@ -67,7 +68,15 @@ class OverTokens(Layout):
                 own: Form = {**form, "widths": widths}
                 sheet.add(data.over_tokens(metric, quantizer, "Loss", **own), *parts)
             else:
-                sheet.add(data.over_tokens(metric, quantizer, **form), data.points(metric, quantizer))
+                points = data.points(metric, quantizer)
+                apart = points.segment.isin(data.trunks) if options.branches else points.x.isna()
+                # What has no learning rate, such as an average of ends, belongs to the branches.
+                if options.branches:
+                    apart |= ~points.segment.isin({*data.learning_rates().segment})
+                sheet.add(data.over_tokens(metric, quantizer, **form), points[~apart])
+                if apart.any():
+                    title = "{}, stage 2"
+                    sheet.add(data.over_tokens(metric, quantizer, title, **form), points[apart])
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
         return sheet.publish(labels, notes=notes)
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
 
 
+# Panels of losses go on beyond the end of every curve by a share of the range of ends, or of the loss.
+ROOM, LEAST = 0.3, 0.01
+
+
 class ParametricOptions(Strict):
     """`losses_of`: quantizers with panels of losses (default: all)."""
 
@@ -45,8 +49,11 @@ class Parametric(Layout):
         for shown, title in ((LOSS, "FP to {}"), (QUANTIZATION_ERROR, "{} vs. loss")):
             for quantizer in self.options.losses_of or self.quantizers:
                 points = data.against_loss(shown, quantizer)
-                # Every curve has a quarter of its points in the panel.
-                zoom = float(points.groupby("curve").x.quantile(0.25).max())
+                # Losses differ little from the diagonal, except beside the ends of curves.
+                curves = points.groupby("curve").x
+                lowest = curves.min()
+                room = max(ROOM * (lowest.max() - lowest.min()), LEAST * lowest.max())
+                zoom = float(lowest.max() + room if shown == LOSS else curves.quantile(0.25).max())
                 # Losses may differ by less than a marker.
                 form: Form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": shown == LOSS}
                 sheet.add(data.panel(shown, quantizer, BEFORE, title, **form), points)
