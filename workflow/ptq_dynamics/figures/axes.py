@@ -89,9 +89,10 @@ def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float
     # Names that would begin above the panel push the others down.
     above = max(0, last - 1)
     for name, place in places.items():
-        look = {"color": styles[name].color, "fontsize": NAMES, "va": "center"}
-        at = {"xycoords": "axes fraction", "textcoords": "offset points"}
-        ax.annotate(name, (1, place - above), (4, 0), **at, **look)
+        text = ax.annotate(
+            name, (1, place - above), (4, 0), xycoords="axes fraction", textcoords="offset points"
+        )
+        text.set(color=styles[name].color, fontsize=NAMES, verticalalignment="center")
 
 
 def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
@@ -112,8 +113,8 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
     """Set limits without the points that would hide the rest."""
     shown = table
     if panel.crop:
-        ends = table.groupby(["curve", "segment"], sort=False).tail(1).index
-        shown = table[(table.x >= EARLY * table.x.max()) | table.index.isin(ends)]
+        last = table.groupby(["curve", "segment"], sort=False).tail(1).index
+        shown = table[(table.x >= EARLY * table.x.max()) | table.index.isin(last)]
     if panel.zoom is not None:
         shown = table[table.x <= panel.zoom]
         room = 0.05 * (panel.zoom - shown.x.min())

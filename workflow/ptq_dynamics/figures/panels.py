@@ -12,7 +12,6 @@ import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.typing import HashableList
 
 from ptq_dynamics.figures.axes import draw_panel, draw_rates, name_ends, put_below
@@ -222,9 +221,9 @@ def subplots(
     wide: bool = False,
     layout: Literal["constrained", "compressed"] = "constrained",
 ) -> tuple[Figure, dict[str, Axes]]:
-    """Return a figure and its axes by name, in rows of a `height` in inches. Panels in `strips` give
-    up their lowest part to axes for the learning rate. One panel alone has half of the text width
-    unless `wide`. Layout `compressed` is for fixed aspects."""
+    """Return a figure and its axes by name, in rows of a `height` in inches. Rows with panels in
+    `strips` also have axes for the learning rate. One panel alone has half of the text width unless
+    `wide`. Layout `compressed` is for fixed aspects."""
     matplotlib.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
     cells, heights = [*names, *["."] * (-len(names) % columns)], list[float]()

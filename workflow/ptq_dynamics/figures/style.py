@@ -66,8 +66,8 @@ OTHERS = (  # curves without a role take these first
     Line("#999933", "-.", ">"),
     Line("#CC6677", "-", "p"),
 )
-# Styles by the first word of a label, with the paper's colours of its three kinds of runs. Stars are
-# means of several runs, large squares are one run.
+# Styles by the first word of a label, with the paper's colours of its three kinds of runs. Stars
+# are means of several runs, large squares are one run.
 STABLE, DECAY, COSINE = (
     Line("#808000", "-", "o"),
     Line("#800080", "-", "s"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
 
 
-# Panels of losses go on beyond the end of every curve by a share of the range of ends, or of the loss.
+# Panels of losses go on beyond the ends of curves by a share of the range of ends, or of the loss.
 ROOM, LEAST = 0.3, 0.01
 
 

@@ -127,9 +127,11 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
 
 def _is_lowest(ax: "Axes") -> bool:
     """Return whether a panel is the lowest of its column."""
+    specs = [spec for other in ax.figure.axes if (spec := other.get_subplotspec())]
     own = ax.get_subplotspec()
-    specs = [other.get_subplotspec() for other in ax.figure.axes]
-    return all(s.rowspan.start <= own.rowspan.start for s in specs if s.colspan == own.colspan)
+    return not own or own.rowspan.start == max(
+        spec.rowspan.start for spec in specs if spec.colspan == own.colspan
+    )
 
 
 def _width(part: "pd.DataFrame") -> float:
