@@ -189,6 +189,8 @@ class Sheet:
         made = [f"GPTQ by {' and '.join(tools)}"] if tools else []
         made += [_counted(sets, "calibration set")] if sets else []
         notes += [f"{', '.join(made)}."] if made else []
+        if of := ", ".join(self.settings.uncertain_rates):
+            notes.append(f"The learning rate of {of} is uncertain.")
         return [*notes, *self.settings.notes]
 
     def _taken_over(self, table: pd.DataFrame) -> set[str]:
