@@ -88,7 +88,7 @@ def test_several_seeds_are_their_mean_and_spread(seeded):
     assert np.allclose(left.y - left.low, spread) and np.allclose(left.high - left.y, spread)
     assert spoken(three.picture("over_tokens")).endswith("3 seeds")
     assert "GPTQ by llm-compressor, 1 calibration set." in three.said("over_tokens")
-    rates = table[table.axis == "right"]
+    rates = table[table.axis == "rate"]
     assert not rates.x.duplicated().any(), "the learning rate is drawn once"
 
 

@@ -26,14 +26,14 @@ class OverTokensOptions(Strict):
 
     # Show losses in the panel of the full-precision loss, or beside it.
     quantized_losses: Literal["none", "within", "beside"] = "none"
-    means: bool = False  # emphasize ends, and the means of trunks between branches
     log: bool = False  # logarithmic vertical axes
     share: bool = False  # the share of the way between two checkpoints instead of tokens
+    branches: bool = False  # show branches in panels of their own
     words: bool = False  # describe the error in a note
 
 
 class OverTokens(Layout):
-    """A panel for every metric and quantizer, with the learning rate as a dotted line.
+    """A panel for every metric and quantizer, with a strip for the learning rate.
     Eigenvalues are those of the last checkpoint, by rank."""
 
     layout: Literal["over_tokens"]
@@ -68,13 +68,17 @@ class OverTokens(Layout):
                 widths, parts = _all_losses(data)
                 labels = [*widths]
                 own: Form = {**form, "widths": widths}
-                sheet.add(data.run_panel(metric, quantizer, "Loss", **own), *parts, rates=True)
+                sheet.add(data.run_panel(metric, quantizer, "Loss", **own), *parts)
             else:
-                parts, faint = [data.points(metric, quantizer)], False
-                if quantizer and options.means:
-                    parts, faint = [*parts, data.phase_means(metric, quantizer)], True
-                own = {**form, "faint": faint}
-                sheet.add(data.run_panel(metric, quantizer, **own), *parts, rates=True)
+                points = data.points(metric, quantizer)
+                apart = points.segment.isin(data.trunks) if options.branches else points.x.isna()
+                # What has no learning rate, such as an average of ends, belongs to the branches.
+                if options.branches:
+                    apart |= ~points.segment.isin({*data.learning_rates().segment})
+                sheet.add(data.run_panel(metric, quantizer, **form), points[~apart])
+                if apart.any():
+                    title = "{}, stage 2"
+                    sheet.add(data.run_panel(metric, quantizer, title, **form), points[apart])
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
         return sheet.publish(labels, notes=notes)
 
