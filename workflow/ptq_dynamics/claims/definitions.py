@@ -28,11 +28,13 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, which the first line of the docstring of `read` states. The first row
-    of `read` is a ratio and decides: the paper claims that it is `above` or `below` 1, or `alike`,
-    within the factor `margin` of 1. `in_small` says why miniatures cannot test the claim."""
+    """A claim of the paper, which the first line of the docstring of `read` states, and which plots
+    call `short`. The first row of `read` is a ratio and decides: the paper claims that it is
+    `above` or `below` 1, or `alike`, within the factor `margin` of 1. `in_small` says why
+    miniatures cannot test the claim."""
 
     read: Callable[["Samples"], Iterator[Row]]
+    short: str
     direction: Literal["above", "below", "alike"]
     figures: tuple[str, ...]
     number: int | None = None
@@ -66,7 +68,8 @@ class Measured(TypedDict):
 
 
 class Judged(TypedDict):
-    """A claim in claims.json."""
+    """A claim in claims.json. `decides` are the ends of the interval of its first row in Holm's
+    procedure: it excludes 1 if the claim is resolved."""
 
     name: str
     number: int | None
@@ -78,6 +81,7 @@ class Judged(TypedDict):
     margin: float
     seeds: list[int]
     outcome: NotRequired[str]
+    decides: NotRequired[tuple[float, float]]
     why: NotRequired[str]
 
 

@@ -56,6 +56,7 @@ def read(claim: Claim, figures: Mapping[str, Drawn], inputs: Inputs) -> Bootstra
 def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> list[Judged]:
     """Return every claim with its rows and its outcome, as claims.json holds them."""
     claims, tests = list[Judged](), dict[str, tuple[float, float]]()
+    samples = dict[str, Sample]()
     for claim in (claim for claim in EVERY if claim.name in settings.claims):
         here = settings.claims[claim.name]
         judged: Judged = {
@@ -77,6 +78,7 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
         for row in claim.read(view):
             rows.append(_measured(row, view.missing))
             if len(rows) == 1 and "low" in rows[0]:
+                samples[claim.name] = row.sample
                 tests[claim.name] = _chances(row.sample, claim)
             view.missing.clear()
         if claim.in_small is not None and here.miniatures:
@@ -91,7 +93,9 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
     outcomes = _holm(families[0]) | _holm(families[1])
     for judged in claims:
         if "outcome" not in judged:
-            judged["outcome"] = outcomes[judged["name"]]
+            judged["outcome"], level = outcomes[judged["name"]]
+            tail = level if judged["expected"] == "alike" else level / 2
+            judged["decides"] = _ends(samples[judged["name"]][1:], tail)
     return claims
 
 
@@ -126,13 +130,22 @@ def _chances(sample: Sample, claim: Claim) -> tuple[float, float]:
     return (above, below) if claim.direction == "above" else (below, above)
 
 
-def _holm(tests: Mapping[str, tuple[float, float]]) -> dict[str, str]:
-    """Return outcomes by the step-down procedure of Holm."""
+def _ends(others: np.ndarray, tail: float) -> tuple[float, float]:
+    """Return the ends of the interval that leaves out at most the share `tail` at each end."""
+    ordered = np.sort(others)
+    left_out = int(tail * len(ordered) + 1e-9)
+    return float(ordered[left_out]), float(ordered[-1 - left_out])
+
+
+def _holm(tests: Mapping[str, tuple[float, float]]) -> dict[str, tuple[str, float]]:
+    """Return outcomes, and the level of each test, by the step-down procedure of Holm. Tests after
+    the first one that fails have its level."""
     order = sorted(tests, key=lambda name: min(tests[name]))
-    outcomes, goes_on = dict[str, str](), True
+    outcomes, goes_on, level = dict[str, tuple[str, float]](), True, LEVEL
     for place, name in enumerate(order):
         agrees, opposes = tests[name]
-        goes_on = goes_on and min(agrees, opposes) <= LEVEL / (len(order) - place)
+        level = LEVEL / (len(order) - place) if goes_on else level
+        goes_on = goes_on and min(agrees, opposes) <= level
         seen = AGREES if agrees < opposes else OPPOSES
-        outcomes[name] = seen if goes_on else UNRESOLVED
+        outcomes[name] = seen if goes_on else UNRESOLVED, level
     return outcomes
