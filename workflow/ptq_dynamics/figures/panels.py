@@ -71,6 +71,7 @@ class Sheet:
         *,
         notes: Sequence[str] = (),
         draw: Draw | None = None,
+        wide: bool = False,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, with one legend below. It has the
@@ -83,7 +84,7 @@ class Sheet:
         goes_on = set() if draw else self._taken_over(table)
         styles = lines(curves, self.data.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-        height, wide = HEIGHTS[min(columns, 3) - 1], len(curves) > FEW
+        height, wide = HEIGHTS[min(columns, 3) - 1], wide or len(curves) > FEW
         figure, axes = subplots([panel.name for panel in panels], columns, height, wide=wide)
         # The last panel of a row labels the right axis.
         last = {n // columns: panel.name for n, panel in enumerate(panels) if panel.right}.values()

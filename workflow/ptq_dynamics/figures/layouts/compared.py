@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.figures.labels import in_group
+from ptq_dynamics.figures.labels import Panel, in_group
 from ptq_dynamics.figures.layout import Evaluations, Layout
 from ptq_dynamics.measure.names import LOSS, STEP, TRAJECTORY, VALUE
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ptq_dynamics.figures.curves import Curves
-    from ptq_dynamics.figures.labels import Panel
     from ptq_dynamics.figures.panels import Picture, Sheet
     from ptq_dynamics.figures.style import Look, Styles
 
+NUMBERS = ["x", "low", "high"]
 LATE = 2 / 3  # constant runs are averaged from this share of their steps on
 
 
@@ -26,6 +26,7 @@ class ComparedOptions(Strict):
     rows: Literal["curves", "groups", "quantizers"] = "curves"
     words: dict[str, str] = {}
     equal_loss: bool = False
+    relative: bool = False  # to the first curve of a row
     log: bool = False
 
 
@@ -57,20 +58,15 @@ class Compared(Layout):
             table = pd.concat(parts, ignore_index=True)
             shown = next((q for q in (quantizer, *data.quantizers) if q), None)
             words = data.panel(metric, None if metric == LOSS else shown, "")
-            title = words.title if metric == LOSS or quantizer else "Quantization error"
-            per_cent = 100 if words.y.endswith("(%)") else 1
-            table[["x", "low", "high"]] *= per_cent
-            unit = "%" if per_cent == 100 else "nats/token"
-            table = table.assign(y=pd.factorize(table.segment)[0], unit=unit)
-            form = {"log_x": options.log}
-            sheet.add(_panel(title, words.y, **form), table)
-        return sheet.publish(draw=_draw_panel)
-
-
-def _panel(title: str, x: str, *, log_x: bool) -> "Panel":
-    from ptq_dynamics.figures.labels import Panel
-
-    return Panel(title, x, "", log_x=log_x)
+            x, size, is_log = words.y, 100.0 if words.y.endswith("(%)") else 1.0, options.log
+            if options.relative:
+                x = f"Error / error of {table.curve[0]}"
+                size = 1 / table.groupby("segment").x.transform("first")
+            table[NUMBERS] = table[NUMBERS].mul(size, axis=0)
+            table = table.assign(y=pd.factorize(table.segment)[0])
+            title = words.title if quantizer or metric == LOSS else "Quantization error"
+            sheet.add(Panel(title, x, "", log_x=is_log and metric != LOSS), table)
+        return sheet.publish(draw=_draw_panel, wide=len(panels) == 1)
 
 
 def _values(
@@ -111,7 +107,7 @@ def _values(
     return pd.DataFrame(rows)
 
 
-def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styles") -> None:
+def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
     from ptq_dynamics.figures.axes import plain_log_ticks
 
     labels = table.drop_duplicates("segment")
@@ -121,10 +117,13 @@ def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styl
         ax.hlines(spans.index, spans["min"], spans["max"], color="0.75", linewidth=2, zorder=1)
     for curve, part in table.groupby("curve", sort=False):
         line = styles[str(curve)]
-        look: Look = {"color": line.color, "marker": line.marker, "markersize": 4.5}
+        look: Look = {"color": line.color, "marker": line.marker} if several else {"color": "0.2"}
+        look = {"marker": "o", "markersize": 4.5, **look}
         spread = [part.x - part.low, part.high - part.x]
         label = str(curve) if several else None
-        ax.errorbar(part.x, part.y, xerr=spread, label=label, linestyle="none", elinewidth=1, **look)
+        ax.errorbar(
+            part.x, part.y, xerr=spread, label=label, linestyle="none", elinewidth=1, **look
+        )
     ax.set(title=panel.title, xlabel=panel.x, ylim=(len(labels) - 0.5, -0.5))
     ax.set_yticks(labels.y, labels.segment)
     ax.tick_params(axis="y", length=0, labelleft=panel.name == "a")
