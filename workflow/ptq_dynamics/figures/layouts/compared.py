@@ -65,6 +65,7 @@ class Compared(Layout):
             table[NUMBERS] = table[NUMBERS].mul(size, axis=0)
             table = table.assign(y=pd.factorize(table.segment)[0])
             title = words.title if quantizer or metric == LOSS else "Quantization error"
+            title += ", equal loss" if options.equal_loss and metric != LOSS else ""
             sheet.add(Panel(title, x, "", log_x=is_log and metric != LOSS), table)
         return sheet.publish(draw=_draw_panel, wide=len(panels) == 1)
 
