@@ -52,6 +52,7 @@ LAYOUTS = {
     "stages": {"metrics": ["quantization_error", "accuracy_degradation"]},
     "windows": {"metrics": ["quantization_error"]},
     "flatness": {"metrics": ["quantization_error", "sharpness"]},
+    "compared": {"metrics": ["quantization_error"]},
     "landscapes": {"landscape": {"previous": "2/190"}},
     "pca": {"components": 2},
 }
@@ -329,7 +330,7 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
     panels = dict.fromkeys(str(name) for name in table.panel)
     lefts = [ax for ax in picture.axes if ax.yaxis.get_label_position() == "left"]
     assert len(table) and len(lefts) == len(panels)
-    if layout in ("landscapes", "flatness", "stages", "laws"):
+    if layout in ("landscapes", "flatness", "stages", "laws", "compared"):
         return
     for left, name in zip(lefts, sorted(panels), strict=True):
         part = table[table.panel == name]

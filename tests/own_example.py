@@ -1,10 +1,10 @@
 """The run behind figures/reference/own, by transformers' Trainer.
 
-Its settings are those of scale laptop's `wsd-3e-3`, fixed before anything was measured: model, steps,
-peak rate, weight decay, and a linear decay over the last fifth. It reads the scale's text without
-networkx, whose docstrings `ptq-dynamics measure` takes to evaluate. `measure` then has no options.
+Its settings are those of scale laptop's `wsd-3e-3`, fixed before anything was measured: model,
+steps, peak rate, weight decay, and a linear decay over the last fifth. It reads the scale's text
+without networkx, whose docstrings `ptq-dynamics measure` takes to evaluate.
 
-    python tests/own_example.py FOLDER && ptq-dynamics measure FOLDER"""
+    python tests/own_example.py FOLDER && ptq-dynamics measure FOLDER --every 2"""
 
 import sys
 

@@ -1,5 +1,6 @@
 """One value of each curve: at the end of its runs, or at equal loss."""
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.base.fields import Strict
@@ -48,7 +49,7 @@ class Compared(Layout):
         for metric, quantizer in data.wanted():
             table = _values(data, metric, quantizer, is_equal=options.equal_loss)
             group, name = zip(*map(in_group, table.curve), strict=True)
-            row = group if options.rows == "groups" else table.curve
+            row = [*(group if options.rows == "groups" else table.curve)]
             by_quantizer = options.rows == "quantizers" and quantizer is not None
             if by_quantizer:
                 row = [options.words.get(str(quantizer), data.called[str(quantizer)])] * len(table)
@@ -58,15 +59,17 @@ class Compared(Layout):
             table = pd.concat(parts, ignore_index=True)
             shown = next((q for q in (quantizer, *data.quantizers) if q), None)
             words = data.panel(metric, None if metric == LOSS else shown, "")
-            x, size, is_log = words.y, 100.0 if words.y.endswith("(%)") else 1.0, options.log
+            x, is_log = words.y, options.log and metric != LOSS
             if options.relative:
                 x = f"Error / error of {table.curve[0]}"
-                size = 1 / table.groupby("segment").x.transform("first")
-            table[NUMBERS] = table[NUMBERS].mul(size, axis=0)
+                first = table.groupby("segment").x.transform("first")
+                table[NUMBERS] = table[NUMBERS].div(first, axis=0)
+            elif x.endswith("(%)"):
+                table[NUMBERS] *= 100
             table = table.assign(y=pd.factorize(table.segment)[0])
             title = words.title if quantizer or metric == LOSS else "Quantization error"
             title += ", equal loss" if options.equal_loss and metric != LOSS else ""
-            sheet.add(Panel(title, x, "", log_x=is_log and metric != LOSS), table)
+            sheet.add(Panel(title, x, "", log_x=is_log), table)
         return sheet.publish(draw=_draw_panel, wide=len(panels) == 1)
 
 
@@ -96,12 +99,12 @@ def _values(
         ends = constant[points.step == last].groupby(points.segment).any()
         late = points.segment.map(ends) & (points.step >= LATE * last)
         points = points[late | (points.step == last)]
-    rows = list[dict[str, object]]()
+    rows = list[dict[Hashable, object]]()
     for _, part in points.groupby("curve", sort=False):
         values = part.groupby("seeds", dropna=False).y.mean()
         error = values.std() if len(values) > 1 else (part.high - part.y).mean()
-        about = part.iloc[0].to_dict() | {"x": values.mean()}
-        about |= {"low": about["x"] - error, "high": about["x"] + error}
+        x = values.mean()
+        about = part.iloc[0].to_dict() | {"x": x, "low": x - error, "high": x + error}
         for column in ("trajectory", "checkpoint_id", "seeds"):
             about[column] = " ".join(dict.fromkeys(part[column].astype(str)))
         rows.append(about)
@@ -118,13 +121,11 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
         ax.hlines(spans.index, spans["min"], spans["max"], color="0.75", linewidth=2, zorder=1)
     for curve, part in table.groupby("curve", sort=False):
         line = styles[str(curve)]
-        look: Look = {"color": line.color, "marker": line.marker} if several else {"color": "0.2"}
-        look = {"marker": "o", "markersize": 4.5, **look}
+        look: Look = {"color": "0.2", "marker": "o", "markersize": 4.5, "elinewidth": 1.0}
+        look |= {"color": line.color, "marker": line.marker} if several else {}
         spread = [part.x - part.low, part.high - part.x]
         label = str(curve) if several else None
-        ax.errorbar(
-            part.x, part.y, xerr=spread, label=label, linestyle="none", elinewidth=1, **look
-        )
+        ax.errorbar(part.x, part.y, xerr=spread, label=label, linestyle="none", **look)
     ax.set(title=panel.title, xlabel=panel.x, ylim=(len(labels) - 0.5, -0.5))
     ax.set_yticks(labels.y, labels.segment)
     ax.tick_params(axis="y", length=0, labelleft=panel.name == "a")
