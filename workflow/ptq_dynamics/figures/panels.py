@@ -85,6 +85,7 @@ class Sheet:
         styles = lines(curves, self.data.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         height, wide = HEIGHTS[min(columns, 3) - 1], wide or len(curves) > FEW
+        height = HEIGHTS[-1] if columns == 1 < len(panels) else height
         figure, axes = subplots([panel.name for panel in panels], columns, height, wide=wide)
         # The last panel of a row labels the right axis.
         last = {n // columns: panel.name for n, panel in enumerate(panels) if panel.right}.values()
