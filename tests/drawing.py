@@ -53,6 +53,7 @@ LAYOUTS = {
     "stages": {"metrics": ["quantization_error", "accuracy_degradation"]},
     "windows": {"metrics": ["quantization_error"]},
     "flatness": {"metrics": ["quantization_error", "sharpness"]},
+    "compared": {"metrics": ["quantization_error"]},
     "landscapes": {"landscape": {"previous": "2/190"}},
     "pca": {"components": 2},
 }
@@ -330,7 +331,7 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
     panels = dict.fromkeys(str(name) for name in table.panel)
     axes = {str(ax.get_label()): ax for ax in picture.axes}
     assert len(table) and {*panels} <= {*axes}
-    if layout in ("landscapes", "flatness", "stages", "laws"):
+    if layout in ("landscapes", "flatness", "stages", "laws", "compared"):
         return
     for name in panels:
         part = table[table.panel == name]

@@ -156,12 +156,12 @@ def newer_quantizers(data: "Samples") -> Iterator[Row]:
 
 
 BEYOND = (
-    Claim(flat_objectives, "above", ("beyond-flatness",)),
-    Claim(architectures, "above", ("beyond-architectures",)),
-    Claim(optimizers, "below", ("beyond-optimizers",)),
-    Claim(decay_length, "below", ("beyond-schedules",)),
-    Claim(averages, "below", ("beyond-averages",)),
-    Claim(schedule_law, "below", ("beyond-law",)),
-    Claim(newer_quantizers, "above", ("beyond-quantizers",)),
+    Claim(flat_objectives, "Flat objectives lower the error", "above", ("beyond-flatness",)),
+    Claim(architectures, "Decay harms MoE and Mamba-2", "above", ("beyond-architectures",)),
+    Claim(optimizers, "Muon beats AdamW", "below", ("beyond-optimizers",)),
+    Claim(decay_length, "Longer decays lower the error", "below", ("beyond-schedules",)),
+    Claim(averages, "Averages beat decays in error", "below", ("beyond-averages",)),
+    Claim(schedule_law, "Schedules predict the error", "below", ("beyond-law",)),
+    Claim(newer_quantizers, "Decay harms newer quantizers", "above", ("beyond-quantizers",)),
 )
 EVERY = (*CONTROLLED, *PUBLIC, *BEYOND)

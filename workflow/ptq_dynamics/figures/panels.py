@@ -70,6 +70,7 @@ class Sheet:
         *,
         notes: Sequence[str] = (),
         draw: Draw | None = None,
+        wide: bool = False,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, with one legend below. It has the
@@ -90,7 +91,8 @@ class Sheet:
         rates = [self._rates(name, {*table.segment[table.panel == name]}) for name in strips]
         table = columned(pd.concat([table, *rates]))
         goes_on = set() if draw else self._taken_over(table)
-        height, wide = HEIGHTS[min(columns, 3) - 1], len(curves) > FEW
+        height, wide = HEIGHTS[min(columns, 3) - 1], wide or len(curves) > FEW
+        height = HEIGHTS[-1] if columns == 1 < len(panels) else height
         names = [panel.name for panel in panels]
         figure, axes = subplots(names, columns, height, strips=strips, wide=wide)
         alike = dict[str, Axes]()

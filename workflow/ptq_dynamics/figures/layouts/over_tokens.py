@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
 
 WAY = "Share of the end's weights"
+PEAK = "last at the peak rate, mean"
 WIDEST, NARROWEST = 3.2, 0.8  # widths in points of lines that may overlap
 
 
@@ -29,7 +30,8 @@ class OverTokensOptions(Strict):
     log: bool = False  # logarithmic vertical axes
     share: bool = False  # the share of the way between two checkpoints instead of tokens
     branches: bool = False  # show branches in panels of their own
-    words: bool = False  # describe the error in a note
+    # Describe the error in a note; panels above each other show what the note compares.
+    words: bool = False
 
 
 class OverTokens(Layout):
@@ -75,12 +77,15 @@ class OverTokens(Layout):
                 # What has no learning rate, such as an average of ends, belongs to the branches.
                 if options.branches:
                     apart |= ~points.segment.isin({*data.learning_rates().segment})
-                sheet.add(data.run_panel(metric, quantizer, **form), points[~apart])
+                parts = [points[~apart]]
+                if quantizer and options.words and len(level := _level(data, metric, quantizer)):
+                    parts, labels = [*parts, level], [*data.labels, PEAK]
+                sheet.add(data.run_panel(metric, quantizer, **form), *parts)
                 if apart.any():
                     title = "{}, stage 2"
                     sheet.add(data.run_panel(metric, quantizer, title, **form), points[apart])
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
-        return sheet.publish(labels, notes=notes)
+        return sheet.publish(labels, 1 if notes else None, notes=notes, wide=bool(notes))
 
 
 def _all_losses(data: "Curves") -> tuple[dict[str, float], list["pd.DataFrame"]]:
@@ -95,6 +100,19 @@ def _all_losses(data: "Curves") -> tuple[dict[str, float], list["pd.DataFrame"]]
         width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
         widths |= dict.fromkeys(under.values(), width)
     return widths, parts
+
+
+def _level(data: "Curves", metric: str, quantizer: str) -> "pd.DataFrame":
+    """Return the mean of the first curve's last checkpoints at the peak rate, up to its end."""
+    import pandas as pd
+
+    from ptq_dynamics.figures.verdict import BEFORE
+
+    run, table = data.curves[data.labels[0]][0], data.select(metric, quantizer)
+    stable = table[(table.trajectory == run) & (table.phase == "stable")].sort_values(names.STEP)
+    level, points = data.along(stable.tail(BEFORE), data.x), data.points(metric, quantizer)
+    both = pd.concat([level, points[points.segment == run].tail(1)]) if len(level) else level
+    return both.assign(curve=PEAK, axis="level", y=level.y.mean(), low=np.nan, high=np.nan)
 
 
 def _ranks(data: "Curves") -> "pd.DataFrame":
