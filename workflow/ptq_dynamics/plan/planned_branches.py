@@ -8,6 +8,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.runs import Branch
 from ptq_dynamics.plan.planned import TrainedShape
 from ptq_dynamics.plan.planned_runs import PlannedRun
+from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
 
@@ -25,6 +26,11 @@ class PlannedBranch(PlannedRun):
         """The trunk's shape with the branch's corpus and batch."""
         shape, entry = self.trunk.shape, self.entry
         return replace(shape, corpus=entry.corpus or shape.corpus, batch=entry.batch or shape.batch)
+
+    @property
+    def objective(self) -> Objective:
+        """The branch's objective, or that of its trunk."""
+        return self.entry.objective or self.trunk.objective
 
     @property
     def branched(self) -> tuple[str, int] | None:
