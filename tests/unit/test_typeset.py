@@ -13,10 +13,12 @@ pytestmark = pytest.mark.slow
 
 FIRST = {"says": "a ratio", "unit": "", "value": 2.0684, "low": 1.3, "high": 3.81}
 ALONE = {"says": "a distance", "unit": "", "value": 1.5}
+OPEN = {"says": "over a small divisor", "unit": "", "value": 3.0, "low": 1.2}
 JUDGED = {
     "claims": [
         {"name": "a", "outcome": "agrees", "figures": ["fig04"], "rows": [FIRST, ALONE]},
         {"name": "b", "outcome": "not measured", "figures": ["fig04"], "rows": []},
+        {"name": "c", "outcome": "agrees", "figures": ["fig04"], "rows": [OPEN]},
     ]
 }
 TABLE = (
@@ -82,6 +84,7 @@ def test_equal_text_gives_equal_bytes_wherever_it_lies(text_of, tmp_path):
         ("whole(1234567)", "1,234,567"),
         ('ratio("a")', "2.07 [1.3, 3.81]"),
         ('ratio("b")', "–"),
+        ('ratio("c")', "3 [1.2, ∞]"),
         ('num("runs.a.peak-rate")', "3·10⁻³"),
         ('num("claims.not-measured")', "1"),
         ('num("rows.without-error")', "1"),

@@ -178,6 +178,20 @@ class Samples:
         return np.full(REPLICATES, float(planes[0].facts["distance_quantized"]))
 
     @staticmethod
+    def ratio(above: Sample, under: Sample) -> Sample:
+        """Return a ratio whose replicates are infinite where the divisor is not positive, so that
+        their percentiles are the ends of Fieller's set."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            quotient = np.where(under <= 0, np.copysign(np.inf, above), above / under)
+            quotient[0] = above[0] / under[0]
+        return np.where(np.isnan(above) | np.isnan(under), np.nan, quotient)
+
+    @staticmethod
+    def geometric(samples: Sequence[Sample]) -> Sample:
+        """Return the geometric mean; smaller values than `law.SMALLEST` count as this."""
+        return np.asarray(np.exp(np.log(np.maximum(samples, law.SMALLEST)).mean(axis=0)))
+
+    @staticmethod
     def tenfold(numbers: Mapping[str, float], values: Sequence[Sample]) -> Sample:
         """Return the factor of a tenfold number, by least squares of logarithms."""
         if len(values) < 2:

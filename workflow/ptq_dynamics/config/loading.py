@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.definitions import TableQuery
+from ptq_dynamics.claims.definitions import Ladder, TableQuery
 from ptq_dynamics.config import counts
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
@@ -114,7 +114,7 @@ def grouped(figures: Mapping[str, Figure]) -> dict[str, list[str]]:
 # Types of the files by name without suffix; the files under scales/ have the type `scale`.
 _CHOSEN = ("folder", "lock", "choice")  # what a choice decides
 _PARTS = {n: each.annotation for n, each in Config.model_fields.items() if n not in _CHOSEN}
-TYPES: dict[str, Any] = {"config": Choice, "sweep": Sweep, **_PARTS}
+TYPES: dict[str, Any] = {"config": Choice, "sweep": Sweep, "ladder": Ladder, **_PARTS}
 # Files directly in the folder config/.
 FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name not in ("scale", "sweep")]
 # Variables of `make` by the key of a choice.
