@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Count
-from ptq_dynamics.train.objectives.language import OnText, summed
+from ptq_dynamics.train.objectives.language import OnText, summed_loss
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -35,7 +35,7 @@ class QuantizationAware(OnText):
         }
         options = {"use_cache": False}
         output = torch.func.functional_call(model, rounded, (rows[:, :-1],), options)
-        return summed(output.logits, rows[:, 1:])
+        return summed_loss(output.logits, rows[:, 1:])
 
 
 def fake(weight: "Tensor", bits: int, columns: int) -> "Tensor":
