@@ -44,8 +44,11 @@ LAWFUL = [
 COOLED = LATER[-3:]
 PLAIN = "rainbow-172"  # the decay over the last tenth
 # An average and a decayed run with equal tokens, by the paper's peak rate.
-AVERAGED = {rate: (f"lawa-20-of-{rate}", f"wsd-{rate}") for rate in ("3e-4", "1e-3")}
-AVERAGED |= {"3e-3": ("lawa-20", ADAMW)}
+AVERAGED = {
+    "3e-4": ("lawa-20-of-3e-4", "wsd-3e-4"),
+    "1e-3": ("lawa-20-of-1e-3", "wsd-1e-3"),
+    "3e-3": ("lawa-20", ADAMW),
+}
 NEWER = ("autoround-4bit", "rotated-4bit", "mxfp4")
 BESIDE = ("rotated-w4a4", "smoothquant-w8a8", "autoround-3bit", Q3)
 SHAPES = {
