@@ -20,7 +20,7 @@ from ptq_dynamics.measure.names import (
     OUTCOMES,
     VALUES,
 )
-from ptq_dynamics.measure.series import Asked
+from ptq_dynamics.measure.series import TaskSettings
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, figure, plan, python, tiny_config
@@ -218,7 +218,7 @@ def test_nothing_is_cut_from_the_left(place, measured):
     measured("fp")
     trunk = place.manifest(place.plan.trajectories.train("trunk"))
     folder = trunk.folder / Trajectory([trunk]).checkpoints[-1].id
-    asked = Asked(task="word", documents=None, shots=5, batch=8, context=20)
+    asked = TaskSettings(task="word", documents=None, shots=5, batch=8, context=20)
     whole = answers.AnsweringModel(
         asked, models.load(folder), AutoTokenizer.from_pretrained(folder)
     )

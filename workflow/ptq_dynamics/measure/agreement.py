@@ -34,9 +34,9 @@ def run(context: Context[ComparisonSettings]) -> Mapping[str, object]:
     agreement = pairs["equal_codes"].agg(["mean", "min"]).join(counts)
     gaps = [(losses[first] - losses[second]).abs().max() for first, second in agreement.index]
     agreement.insert(0, "loss", gaps)
-    columns = {each.quantizer: names.BACKENDS.get(each.method) for each in context.settings.series}
+    columns = {s.quantizer: names.BACKENDS.get(s.method) for s in context.settings.series}
     means = [
-        pd.Series({columns[each]: losses[each].mean() for each in group}, name=group[0])
+        pd.Series({columns[name]: losses[name].mean() for name in group}, name=group[0])
         for group in context.settings.groups
     ]
     text = (

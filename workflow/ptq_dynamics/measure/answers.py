@@ -22,7 +22,7 @@ from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.measure.series import Asked
+from ptq_dynamics.measure.series import TaskSettings
 from ptq_dynamics.measure.tasks import TaskPart
 
 # A text with its continuation, and the tokens of both.
@@ -33,24 +33,26 @@ BUILTIN = Path(lm_eval.tasks.__file__).parent
 ELSEWHERE = ("dataset_path", "dataset_name", "dataset_kwargs", "tag", "group", "task_list")
 
 
-class Asking:
+class TaskAnswers:
     """The tasks of a job, and `facts` of each task."""
 
-    def __init__(self, tasks: Sequence[Asked], context: Context[object]) -> None:
+    def __init__(self, tasks: Sequence[TaskSettings], context: Context[object]) -> None:
         # The harness logs hints for every task and model.
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
-        self._tasks = {each: load(context.input(needs.task(each.task))) for each in tasks}
+        self._tasks = {
+            settings: load(context.input(needs.task(settings.task))) for settings in tasks
+        }
         self.facts: dict[str, dict[str, float]] = {
-            asked.task: {"chance": _chance(parts, asked.documents)}
-            for asked, parts in self._tasks.items()
+            settings.task: {"chance": _chance(parts, settings.documents)}
+            for settings, parts in self._tasks.items()
         }
 
     def answers(self, model: PreTrainedModel, folder: Path) -> dict[str, np.ndarray]:
         """Return the outcomes of every task for the model of a checkpoint folder."""
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return {
-            asked.task: outcomes(AnsweringModel(asked, model, tokenizer), parts)
-            for asked, parts in self._tasks.items()
+            settings.task: outcomes(AnsweringModel(settings, model, tokenizer), parts)
+            for settings, parts in self._tasks.items()
         }
 
 
@@ -58,12 +60,15 @@ class AnsweringModel(HFLM):
     """A model of transformers that rejects prompts which the harness would truncate."""
 
     def __init__(
-        self, asked: Asked, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+        self, settings: TaskSettings, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         super().__init__(
-            pretrained=model, tokenizer=tokenizer, max_length=asked.context, batch_size=asked.batch
+            pretrained=model,
+            tokenizer=tokenizer,
+            max_length=settings.context,
+            batch_size=settings.batch,
         )
-        self.asked = asked
+        self.settings = settings
 
     def loglikelihood(
         self, requests: list[Instance], disable_tqdm: bool = True
@@ -75,12 +80,12 @@ class AnsweringModel(HFLM):
         self, requests: list[Request], *arguments: bool, **options: bool
     ) -> list[tuple[float, bool]]:
         longest = max(len(text) + len(continuation) for _, text, continuation in requests)
-        asked = self.asked
+        settings = self.settings
         # The model reads all tokens but the last, which is only scored.
-        if longest > asked.context + 1:
+        if longest > settings.context + 1:
             raise Problem(
-                f"task {asked.task}: a prompt with {asked.shots} shots has {longest:,} tokens, "
-                f"more than the context of {asked.context:,}; in the scale's file, lower "
+                f"task {settings.task}: a prompt with {settings.shots} shots has {longest:,} "
+                f"tokens, more than the context of {settings.context:,}; in the scale's file, lower "
                 "tasks.shots or tasks.shots_of, raise tasks.context, or remove it from tasks.names"
             )
         return super()._loglikelihood_tokens(requests, *arguments, **options)
@@ -90,34 +95,36 @@ def outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
     """Return the outcomes of all parts, float32 [documents], as `lm_eval.simple_evaluate` does."""
     for _, task in parts:
         if task.config.num_fewshot != 0:
-            task.set_config(key="num_fewshot", value=model.asked.shots)
+            task.set_config(key="num_fewshot", value=model.settings.shots)
         task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
     result = lm_eval.evaluate(
         model,
         {"tasks": {part.name: task for part, task in parts}},
-        limit=model.asked.documents,
+        limit=model.settings.documents,
         bootstrap_iters=0,
         log_samples=True,
     )
     values = [
-        each[part.metric]
+        sample[part.metric]
         for part, _ in parts
-        for each in sorted(result["samples"][part.name], key=lambda sample: int(sample["doc_id"]))
+        for sample in sorted(
+            result["samples"][part.name], key=lambda answered: int(answered["doc_id"])
+        )
     ]
     return np.asarray(values, dtype=np.float32)
 
 
 def load(manifest: Manifest) -> list[tuple[TaskPart, ConfigurableTask]]:
     """Load the parts of a task from its files; a group of the harness has several parts."""
-    found = []
-    for part in (TaskPart(**each) for each in manifest.facts["parts"]):
+    loaded = []
+    for part in (TaskPart(**part) for part in manifest.facts["parts"]):
         path = BUILTIN / part.definition if part.builtin else manifest.file(part.definition)
         config = {name: value for name, value in load_yaml(path).items() if name not in ELSEWHERE}
         data = DatasetDict({s: _read(manifest.file(file)) for s, file in part.splits.items()})
         # Otherwise, the harness would copy the files to its cache and query the hub.
         config["custom_dataset"] = lambda data=data, **_: data
-        found.append((part, ConfigurableTask(config=config)))
-    return found
+        loaded.append((part, ConfigurableTask(config=config)))
+    return loaded
 
 
 def _read(file: Path) -> Dataset:
@@ -129,9 +136,9 @@ def _read(file: Path) -> Dataset:
 
 def _chance(parts: Parts, documents: int | None) -> float:
     """Return the mean of 1 / choices over documents, 0 for documents without choices."""
-    found = [
+    shares = [
         1 / len(task.doc_to_choice(document)) if task.config.doc_to_choice is not None else 0.0
         for _, task in parts
         for _, document in task.doc_iterator(limit=documents)
     ]
-    return float(np.mean(found))
+    return float(np.mean(shares))

@@ -16,9 +16,9 @@ def carried(model: nn.Module, blocks: Tensor, batch_size: int) -> dict[str, floa
     """Return the rise in loss (nats) with all matrices set to zero, and its mean for one block at
     a time. The gain is the mean over matrices of the root mean square of weights × √inputs, by
     which a matrix scales random inputs. `blocks`: int64 [n, context + 1]."""
-    each = defaultdict[str, list[Tensor]](list)
+    matrices = defaultdict[str, list[Tensor]](list)
     for name, layer in models.linear_layers(model).items():
-        each[next(part for part in name.split(".") if part.isdigit())].append(layer.weight)
+        matrices[next(part for part in name.split(".") if part.isdigit())].append(layer.weight)
 
     def without(chosen: list[Tensor]) -> float:
         kept = [weight.clone() for weight in chosen]
@@ -29,9 +29,9 @@ def carried(model: nn.Module, blocks: Tensor, batch_size: int) -> dict[str, floa
             weight.copy_(before)
         return loss
 
-    every, loss = [*chain(*each.values())], without([])
+    every, loss = [*chain(*matrices.values())], without([])
     return {
         CARRIED: without(every) - loss,
-        CARRIED_BY_ONE: mean(map(without, each.values())) - loss,
+        CARRIED_BY_ONE: mean(map(without, matrices.values())) - loss,
         GAIN: mean(float(w.square().mean().sqrt()) * w.shape[1] ** 0.5 for w in every),
     }

@@ -31,7 +31,7 @@ from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 
 if TYPE_CHECKING:
-    from ptq_dynamics.measure.answers import Asking
+    from ptq_dynamics.measure.answers import TaskAnswers
 
 SHOWN = 4  # matrices that an error names
 # A checkpoint and the folder of its weights; of quantized ones also errors by layer, and facts:
@@ -128,11 +128,11 @@ def _compared(
     handle.remove()
 
 
-def _asking(context: Context[MeasureSettings]) -> "Asking":
+def _asking(context: Context[MeasureSettings]) -> "TaskAnswers":
     # The harness takes seconds to import.
-    from ptq_dynamics.measure.answers import Asking
+    from ptq_dynamics.measure.answers import TaskAnswers
 
-    return Asking(context.settings.tasks, context)
+    return TaskAnswers(context.settings.tasks, context)
 
 
 def _packed(

@@ -47,70 +47,70 @@ class Kind:
     opposite: bool = False
 
 
-def signature(each: "Documented") -> Iterator[Question]:
+def signature(documented: "Documented") -> Iterator[Question]:
     """Ask for the summary of a signature."""
-    if each.signature is not None and each.summary is not None:
-        yield Question(each.signature, each.summary)
+    if documented.signature is not None and documented.summary is not None:
+        yield Question(documented.signature, documented.summary)
 
 
-def next_line(each: "Documented") -> Iterator[Question]:
+def next_line(documented: "Documented") -> Iterator[Question]:
     """Ask for the indentation and the first word of the next line."""
-    for above, line in _lines(each):
+    for above, line in _lines(documented):
         margin = len(line) - len(line.lstrip())
         start = line[:margin] + line.split()[0]
         yield Question(above, start, str(len(start)))
 
 
-def _lines(each: "Documented") -> Iterator[tuple[str, str]]:
+def _lines(documented: "Documented") -> Iterator[tuple[str, str]]:
     """Yield pairs of consecutive nonempty lines: all text up to the first, and the second."""
-    lines = each.document.split("\n")
+    lines = documented.document.split("\n")
     for at, (line, following) in enumerate(pairwise(lines), 1):
         if line.strip() and following.strip():
             yield "\n".join(lines[:at]), following.rstrip()
 
 
-def word(each: "Documented") -> Iterator[Question]:
+def word(documented: "Documented") -> Iterator[Question]:
     """Ask for a word after the start of its line."""
-    for found in WORD.finditer(each.document):
-        before = each.document[: found.start() - 1]
+    for match in WORD.finditer(documented.document):
+        before = documented.document[: match.start() - 1]
         if before.rpartition("\n")[2].strip():
-            yield Question(before, found[0], str(len(found[0])))
+            yield Question(before, match[0], str(len(match[0])))
 
 
-def ending(each: "Documented") -> Iterator[Question]:
+def ending(documented: "Documented") -> Iterator[Question]:
     """Ask for the second half of a long word."""
-    for found in LONG_WORD.finditer(each.document):
-        middle = found.start() + len(found[0]) // 2
-        rest = each.document[middle : found.end()]
-        yield Question(each.document[:middle], rest, str(len(rest)))
+    for match in LONG_WORD.finditer(documented.document):
+        middle = match.start() + len(match[0]) // 2
+        rest = documented.document[middle : match.end()]
+        yield Question(documented.document[:middle], rest, str(len(rest)))
 
 
-def first_sentence(each: "Documented") -> Iterator[Question]:
+def first_sentence(documented: "Documented") -> Iterator[Question]:
     """Ask for the first sentence above the other paragraphs."""
-    first, _, rest = each.document.partition("\n\n")
-    if each.summary is not None and first.strip() == each.summary and rest.strip():
-        yield Question(rest.strip("\n"), each.summary)
+    first, _, rest = documented.document.partition("\n\n")
+    if documented.summary is not None and first.strip() == documented.summary and rest.strip():
+        yield Question(rest.strip("\n"), documented.summary)
 
 
-def parameter(each: "Documented") -> Iterator[Question]:
+def parameter(documented: "Documented") -> Iterator[Question]:
     """Ask for the name of a described parameter."""
-    text = each.document
-    for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text)):
-        yield Question(f"{found[2]}: {found[3]}", found[1])
-    for found in (*BARE.finditer(text), *FIELD.finditer(text)):
-        yield Question(found[2], found[1])
+    text = documented.document
+    for match in (*NUMPY.finditer(text), *GOOGLE.finditer(text)):
+        yield Question(f"{match[2]}: {match[3]}", match[1])
+    for match in (*BARE.finditer(text), *FIELD.finditer(text)):
+        yield Question(match[2], match[1])
 
 
-def type_(each: "Documented") -> Iterator[Question]:
+def type_(documented: "Documented") -> Iterator[Question]:
     """Ask for the type of a parameter."""
-    text = each.document
-    for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text), *TYPE.finditer(text)):
-        yield Question(found[1], found[2])
+    text = documented.document
+    for match in (*NUMPY.finditer(text), *GOOGLE.finditer(text), *TYPE.finditer(text)):
+        yield Question(match[1], match[2])
 
 
-def prose(each: "Documented") -> Iterator[Question]:
+def prose(documented: "Documented") -> Iterator[Question]:
     """Ask whether code or prose follows."""
-    for above, line in _lines(each):
+    for above, line in _lines(documented):
         sort = "code" if line.lstrip().startswith(CODE) else "prose"
         yield Question(above, line, sort)
 

@@ -12,7 +12,7 @@ from ptq_dynamics.measure.metrics import AnyMetric
 from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
 
 
-class Asked(Strict):
+class TaskSettings(Strict):
     """A task with its first `documents` (None: all), `shots` examples, `batch` sequences at once,
     and at most `context` tokens in each."""
 
@@ -37,7 +37,7 @@ class MeasureSettings(Strict):
     batch: int
     quantizer: AnyQuantizer | None
     calibration: CalibrationSettings | None
-    tasks: tuple[Asked, ...]
+    tasks: tuple[TaskSettings, ...]
     carried: int
     keep: bool
     skip: Annotated[bool, Field(exclude_if=not_)] = False

@@ -13,7 +13,13 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure import metrics
 from ptq_dynamics.measure.metrics import ModelMetric, OfPredictions
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, MEASURED, TASK_METRICS
-from ptq_dynamics.measure.series import Asked, ComparisonSettings, MeasureSettings, Query, Series
+from ptq_dynamics.measure.series import (
+    ComparisonSettings,
+    MeasureSettings,
+    Query,
+    Series,
+    TaskSettings,
+)
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
 from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
 from ptq_dynamics.plan.own_checkpoints import Elsewhere
@@ -38,8 +44,8 @@ class MeasurementJobs(Planner):
         """Return the job of all measurements of a shard under a quantizer."""
         scale, shape = self.scale, self.planned[trajectory].shape
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
-        is_asked = self._is_asked(trajectory, quantizer, seed)
-        tasks = scale.tasks.names if scale.tasks and is_asked else ()
+        has_tasks = self._has_tasks(trajectory, quantizer, seed)
+        tasks = scale.tasks.names if scale.tasks and has_tasks else ()
         followed = self.planned[trajectory].followed
         public = followed.entry if isinstance(followed, PlannedRelease) else None
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
@@ -50,7 +56,7 @@ class MeasurementJobs(Planner):
             batch=scale.evaluation.batch,
             quantizer=kind,
             calibration=None if kind is None else self._calibration(trajectory, kind),
-            tasks=tuple(self._asked(trajectory, task) for task in tasks),
+            tasks=tuple(self._task(trajectory, task) for task in tasks),
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
             skip=(isinstance(public, Elsewhere) and public.skip)
@@ -262,7 +268,7 @@ class MeasurementJobs(Planner):
         job = self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
         return {needs.ENVIRONMENT: [job.manifest]}
 
-    def _is_asked(self, trajectory: str, quantizer: str, seed: int) -> bool:
+    def _has_tasks(self, trajectory: str, quantizer: str, seed: int) -> bool:
         """Return whether any figure, chosen or not, has tasks for a series."""
         return any(
             trajectory in figure.trajectories
@@ -272,10 +278,10 @@ class MeasurementJobs(Planner):
             if not {*TASK_METRICS}.isdisjoint(figure.metrics)
         )
 
-    def _asked(self, trajectory: str, task: str) -> Asked:
+    def _task(self, trajectory: str, task: str) -> TaskSettings:
         tasks, planned = self.tasks, self.planned[trajectory]
         is_public = isinstance(planned.followed, PlannedRelease)
-        return Asked(
+        return TaskSettings(
             task=task,
             documents=None if self.config.tasks[task].made else tasks.documents,
             shots=tasks.shots_before(task),
