@@ -85,8 +85,9 @@ class AnsweringModel(HFLM):
         if longest > settings.context + 1:
             raise Problem(
                 f"task {settings.task}: a prompt with {settings.shots} shots has {longest:,} "
-                f"tokens, more than the context of {settings.context:,}; in the scale's file, lower "
-                "tasks.shots or tasks.shots_of, raise tasks.context, or remove it from tasks.names"
+                f"tokens, more than the context of {settings.context:,}; in the scale's file, "
+                "lower tasks.shots or tasks.shots_of, raise tasks.context, or remove it from "
+                "tasks.names"
             )
         return super()._loglikelihood_tokens(requests, *arguments, **options)
 
