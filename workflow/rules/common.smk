@@ -35,7 +35,7 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
-RUN = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
+JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.
 NAMED = dict.fromkeys(PLACES, ())
 
@@ -60,7 +60,7 @@ def spec(kind):
     return specification
 
 
-def needs(kind, *labels):
+def manifests_of(kind, *labels):
     """Return the manifests of a job's inputs whose labels begin with one of these words."""
     NAMED[kind] += labels
 

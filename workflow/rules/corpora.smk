@@ -3,9 +3,9 @@
 
 rule corpus:
     input:
-        corpus=needs("corpus", "corpus"),
-        functions=needs("corpus", "functions"),
-        checkpoint=needs("corpus", "checkpoint"),
+        corpus=manifests_of("corpus", "corpus"),
+        functions=manifests_of("corpus", "functions"),
+        checkpoint=manifests_of("corpus", "checkpoint"),
         spec=spec("corpus"),
     output:
         manifest="<results>/corpus/{corpus}/manifest.json",
@@ -17,7 +17,7 @@ rule corpus:
     resources:
         **requests("corpus"),
     shell:
-        RUN
+        JOB
 
 
 rule functions:
@@ -32,13 +32,13 @@ rule functions:
     resources:
         **requests("functions"),
     shell:
-        RUN
+        JOB
 
 
 rule make_task:
     input:
-        functions=needs("make_task", "functions"),
-        corpus=needs("make_task", "corpus"),
+        functions=manifests_of("make_task", "functions"),
+        corpus=manifests_of("make_task", "corpus"),
         spec=spec("make_task"),
     output:
         manifest="<results>/tasks/{made}/{corpus}/manifest.json",
@@ -49,7 +49,7 @@ rule make_task:
     resources:
         **requests("make_task"),
     shell:
-        RUN
+        JOB
 
 
 rule fetch_task:
@@ -64,4 +64,4 @@ rule fetch_task:
     resources:
         **requests("fetch_task"),
     shell:
-        RUN
+        JOB

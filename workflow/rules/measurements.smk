@@ -13,15 +13,15 @@ rule environment:
     resources:
         **requests("environment"),
     shell:
-        RUN
+        JOB
 
 
 rule measure:
     input:
-        corpus=needs("measure", "corpus"),
-        trajectory=needs("measure", "trajectory"),
-        tasks=needs("measure", "task"),
-        environment=needs("measure", "environment"),
+        corpus=manifests_of("measure", "corpus"),
+        trajectory=manifests_of("measure", "trajectory"),
+        tasks=manifests_of("measure", "task"),
+        environment=manifests_of("measure", "environment"),
         spec=spec("measure"),
     output:
         manifest="<results>/measure/{trajectory}/seed-{seed}/{quantizer}/{shard}/manifest.json",
@@ -33,13 +33,13 @@ rule measure:
     resources:
         **requests("measure", devices=1),
     shell:
-        RUN
+        JOB
 
 
 rule curvature:
     input:
-        corpus=needs("curvature", "corpus"),
-        trajectory=needs("curvature", "trajectory"),
+        corpus=manifests_of("curvature", "corpus"),
+        trajectory=manifests_of("curvature", "trajectory"),
         spec=spec("curvature"),
     output:
         manifest="<results>/curvature/{trajectory}/seed-{seed}/{probe}/{shard}/manifest.json",
@@ -51,14 +51,14 @@ rule curvature:
     resources:
         **requests("curvature", devices=1),
     shell:
-        RUN
+        JOB
 
 
 rule landscape:
     input:
-        corpus=needs("landscape", "corpus"),
-        trajectory=needs("landscape", "trajectory"),
-        environment=needs("landscape", "environment"),
+        corpus=manifests_of("landscape", "corpus"),
+        trajectory=manifests_of("landscape", "trajectory"),
+        environment=manifests_of("landscape", "environment"),
         spec=spec("landscape"),
     output:
         manifest="<results>/landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}/manifest.json",
@@ -70,12 +70,12 @@ rule landscape:
     resources:
         **requests("landscape", devices=1),
     shell:
-        RUN
+        JOB
 
 
 rule components:
     input:
-        trajectories=needs("components", "*"),
+        trajectories=manifests_of("components", "*"),
         spec=spec("components"),
     output:
         manifest="<results>/components/{figure}/manifest.json",
@@ -87,13 +87,13 @@ rule components:
     resources:
         **requests("components"),
     shell:
-        RUN
+        JOB
 
 
 rule comparison:
     input:
-        quantized=needs("comparison", "quantized"),
-        measured=needs("comparison", "measure"),
+        quantized=manifests_of("comparison", "quantized"),
+        measured=manifests_of("comparison", "measure"),
         spec=spec("comparison"),
     output:
         manifest="<results>/backends/manifest.json",
@@ -104,13 +104,13 @@ rule comparison:
     resources:
         **requests("comparison"),
     shell:
-        RUN
+        JOB
 
 
 rule collect:
     input:
-        measured=needs("collect", "measure", "beside"),
-        curvature=needs("collect", "*"),
+        measured=manifests_of("collect", "measure", "beside"),
+        curvature=manifests_of("collect", "*"),
         spec=spec("collect"),
     output:
         manifest="<results>/measurements.manifest.json",
@@ -121,4 +121,4 @@ rule collect:
     resources:
         **requests("collect"),
     shell:
-        RUN
+        JOB

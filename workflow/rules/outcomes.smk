@@ -3,11 +3,11 @@
 
 rule figure:
     input:
-        measured=needs("figure", "measure", "beside"),
-        curvature=needs("figure", "*"),
-        landscapes=needs("figure", "landscape"),
-        components=needs("figure", "components"),
-        runs=needs("figure", "run"),
+        measured=manifests_of("figure", "measure", "beside"),
+        curvature=manifests_of("figure", "*"),
+        landscapes=manifests_of("figure", "landscape"),
+        components=manifests_of("figure", "components"),
+        runs=manifests_of("figure", "run"),
         spec=spec("figure"),
     output:
         manifest="<figures>/{figure}.manifest.json",
@@ -19,16 +19,16 @@ rule figure:
     resources:
         **requests("figure"),
     shell:
-        RUN
+        JOB
 
 
 rule judge:
     input:
-        measured=needs("judge", "measure", "beside"),
-        curvature=needs("judge", "*"),
-        landscapes=needs("judge", "landscape"),
-        components=needs("judge", "components"),
-        runs=needs("judge", "run"),
+        measured=manifests_of("judge", "measure", "beside"),
+        curvature=manifests_of("judge", "*"),
+        landscapes=manifests_of("judge", "landscape"),
+        components=manifests_of("judge", "components"),
+        runs=manifests_of("judge", "run"),
         spec=spec("judge"),
     output:
         manifest="<results>/claims.manifest.json",
@@ -39,14 +39,14 @@ rule judge:
     resources:
         **requests("judge"),
     shell:
-        RUN
+        JOB
 
 
 rule tabulate:
     input:
-        claims=needs("tabulate", "claims"),
-        measured=needs("tabulate", "measure", "beside"),
-        runs=needs("tabulate", "run"),
+        claims=manifests_of("tabulate", "claims"),
+        measured=manifests_of("tabulate", "measure", "beside"),
+        runs=manifests_of("tabulate", "run"),
         spec=spec("tabulate"),
     output:
         manifest="<results>/tables/manifest.json",
@@ -57,15 +57,15 @@ rule tabulate:
     resources:
         **requests("tabulate"),
     shell:
-        RUN
+        JOB
 
 
 rule typeset:
     input:
-        figures=needs("typeset", "figure"),
-        claims=needs("typeset", "claims"),
-        tables=needs("typeset", "tables"),
-        measurements=needs("typeset", "measurements"),
+        figures=manifests_of("typeset", "figure"),
+        claims=manifests_of("typeset", "claims"),
+        tables=manifests_of("typeset", "tables"),
+        measurements=manifests_of("typeset", "measurements"),
         spec=spec("typeset"),
     output:
         manifest="<paper>/manifest.json",
@@ -76,14 +76,14 @@ rule typeset:
     resources:
         **requests("typeset"),
     shell:
-        RUN
+        JOB
 
 
 rule report:
     input:
-        figures=needs("report", "figure"),
-        claims=needs("report", "claims"),
-        tables=needs("report", "tables"),
+        figures=manifests_of("report", "figure"),
+        claims=manifests_of("report", "claims"),
+        tables=manifests_of("report", "tables"),
         spec=spec("report"),
     output:
         manifest="<results>/index.manifest.json",
@@ -94,4 +94,4 @@ rule report:
     resources:
         **requests("report"),
     shell:
-        RUN
+        JOB

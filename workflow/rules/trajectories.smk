@@ -3,8 +3,8 @@
 
 rule train:
     input:
-        corpus=needs("train", "corpus"),
-        before=needs("train", "trunk", "weights", "after"),
+        corpus=manifests_of("train", "corpus"),
+        before=manifests_of("train", "trunk", "weights", "after"),
         spec=spec("train"),
     output:
         manifest="<results>/train/{run}/seed-{seed}/manifest.json",
@@ -16,7 +16,7 @@ rule train:
     resources:
         **requests("train", devices=1),
     shell:
-        RUN
+        JOB
 
 
 rule fetch:
@@ -31,13 +31,13 @@ rule fetch:
     resources:
         **requests("fetch"),
     shell:
-        RUN
+        JOB
 
 
 rule average:
     input:
-        trajectories=needs("average", "*"),
-        corpus=needs("average", "corpus"),
+        trajectories=manifests_of("average", "*"),
+        corpus=manifests_of("average", "corpus"),
         spec=spec("average"),
     output:
         manifest="<results>/average/{average}/seed-{seed}/{shard}/manifest.json",
@@ -49,4 +49,4 @@ rule average:
     resources:
         **requests("average"),
     shell:
-        RUN
+        JOB
