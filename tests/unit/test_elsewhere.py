@@ -92,9 +92,14 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
     config = tiny_config(tmp_path, **added)
     made = plan("smoke", config, figures=["mine"])
     (job,) = [each for each in made.site.needed(made.last()) if each.stage == "trajectories.local"]
-    found = [each.checkpoint for each in job.settings.checkpoints]
+    found = made.site.planned["mine"].places
     assert [each.phase for each in found] == phases
     assert [each.tokens for each in found][-1] == (None if rate else 250)
+    # What is measured does not depend on them.
+    saved = {(each.checkpoint.phase, each.checkpoint.lr) for each in job.settings.checkpoints}
+    assert saved == {("checkpoint", None)}
+    shown = made.figures.figure("mine").settings
+    assert shown.runs[0].places == shown.series[0].places == found
     assert job.settings.parameters == 48 * 16 + 16
     assert made.site.planned["mine"].shape.model.widths == (16,)
 

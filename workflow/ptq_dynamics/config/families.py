@@ -17,6 +17,7 @@ from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Floor, Shape
 from ptq_dynamics.trajectories.averages import AnyAverage
+from ptq_dynamics.trajectories.local import LocalCheckpoint
 
 FILE = "config/families.yaml"
 Revisions = Annotated[tuple[Name, ...], Once]  # names of folders
@@ -156,7 +157,8 @@ class Own(Strict):
     """Own checkpoints. The learning `rate` is a number, or a CSV file with the columns step and lr,
     or else that of scheduler.pt and trainer_state.json. One checkpoint in `every` is measured,
     besides the last, or the `last` ones. With `skip`, matrices that a quantizer does not support
-    stay in full precision. A missing `model` is read from the first checkpoint of a folder."""
+    stay in full precision. A missing `model` is read from the first checkpoint of a folder. The
+    `deleted` checkpoints were measured before they were deleted."""
 
     checkpoints: Local | Remote
     tokens_per_step: Tokens | None = None
@@ -165,6 +167,7 @@ class Own(Strict):
     last: Count | None = None
     skip: bool = False
     model: Given | None = None
+    deleted: tuple[LocalCheckpoint, ...] = ()
 
 
 class Families(Strict):

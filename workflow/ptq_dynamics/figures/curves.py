@@ -176,7 +176,7 @@ class Curves:
         rows = [
             {names.TRAJECTORY: run.name, names.SEED: run.seed, **asdict(checkpoint)}
             for run in self.settings.runs
-            for checkpoint in Trajectory(self.inputs[run.label]).checkpoints
+            for checkpoint in run.places or Trajectory(self.inputs[run.label]).checkpoints
         ]
         table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
         numbers = table[[names.STEP, names.TOKENS]].astype(float)

@@ -182,11 +182,12 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
 
 def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Row]) -> Iterator[Row]:
     """Return values of checkpoints as rows of the table."""
-    places: dict[str, Row] = {each.id: asdict(each) for each in Trajectory(manifests).checkpoints}
+    checkpoints = series.places or Trajectory(manifests).checkpoints
+    places: dict[str, Row] = {each.id: asdict(each) for each in checkpoints}
     digests = {id_: digest for each in manifests for id_, digest in each.facts["digests"].items()}
     for measured in found:
         name = measured[names.CHECKPOINT]
-        yield {**asdict(series), **places[name], "checkpoint": digests[name], **measured}
+        yield {**vars(series), **places[name], "checkpoint": digests[name], **measured}
 
 
 def _value(

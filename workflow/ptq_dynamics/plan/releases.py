@@ -65,13 +65,17 @@ class Public:
         step, tokens, _ = self.revisions[name]
         return Checkpoint(name, step, tokens, *self.place(step))
 
+    def saved(self, name: str) -> Checkpoint:
+        """Return the checkpoint of a revision as results have it."""
+        return self.checkpoint(name)
+
     def settings(self, names: Iterable[str], parameters: int) -> FetchSettings | LocalSettings:
         """Return settings of the job that downloads some checkpoints."""
         fetched = list[Revision]()
         for name in names:
             entry = self.revisions[name].entry
             commit, files = (entry.commit, entry.files) if entry else (None, ())
-            fetched.append(Revision(checkpoint=self.checkpoint(name), commit=commit, files=files))
+            fetched.append(Revision(checkpoint=self.saved(name), commit=commit, files=files))
         return FetchSettings(
             repository=self.repository,
             revisions=tuple(fetched),
