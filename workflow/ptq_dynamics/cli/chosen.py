@@ -60,11 +60,18 @@ def profile(name: str) -> Path:
     return places[0].absolute()
 
 
-def build(folder: Path, targets: Iterable[str], profile: Path, **choice: str) -> None:
-    """Build the project in a folder under a profile; raises `Problem` if the build fails."""
+def build(
+    folder: Path,
+    targets: Iterable[str],
+    profile: Path,
+    options: Iterable[str] = (),
+    **choice: str,
+) -> None:
+    """Build the project in a folder under a profile, with further options of Snakemake; raises
+    `Problem` if the build fails."""
     snakemake = str(Path(sys.executable).with_name("snakemake"))
     command = [snakemake, "-s", str(checkout.ROOT / "Snakefile")]
-    command += ["--workflow-profile", str(profile)]
+    command += ["--workflow-profile", str(profile), *options]
     if choice:
         command += ["--config", *(f"{key}={value}" for key, value in choice.items())]
     environment = {**os.environ, **checkout.environment()}
@@ -86,7 +93,7 @@ def build(folder: Path, targets: Iterable[str], profile: Path, **choice: str) ->
     status = build.wait()
     for number, handler in before.items():
         signal.signal(number, handler)
-    for number in ended:
-        os.kill(os.getpid(), number)
+    if ended:
+        os.kill(os.getpid(), ended[0])
     if status:
         raise Problem("the build failed (see above); to resume it, run the same command again")

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import asdict
 from pathlib import Path
@@ -13,9 +13,11 @@ from pydantic import ValidationError
 
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.cli import chosen
+from ptq_dynamics.cli import chosen, deleted
+from ptq_dynamics.cli.deleted import Shards
 from ptq_dynamics.config import families
 from ptq_dynamics.config.errors import problem
+from ptq_dynamics.config.families import Local
 from ptq_dynamics.corpus.sources.own import Texts
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.hub import folders
@@ -37,39 +39,53 @@ SPLITS = {"evaluation": "validation", "calibration": "calibration", "curvature":
 
 def write(
     root: Path,
-    checkpoints: Yaml,
+    runs: Mapping[str, Yaml],
     quantizers: Yaml,
     scale: Yaml,
     *,
     average: int | None = None,
-    metrics: Iterable[str] = (),
+    metrics: Sequence[str] = (),
     seed: int = 0,
+    lost: Shards = frozenset(),
 ) -> None:
-    """Write the configuration. At the end of the run `average` checkpoints are averaged."""
-    curves, averages = {RUN: [RUN]}, dict[str, Yaml]()
-    try:
-        with chdir(root):
-            own = families.Own(**checkpoints)
-            count = len(own_checkpoints.measured(own))
-            print(
-                *(f"{line}\n" for line in own_checkpoints.left_out(own)), sep="", end="", flush=True
-            )
-    except ValidationError as error:
-        raise problem(error, checkpoints, "measure") from None
-    if average not in (None, 0, *range(2, count + 1)):
-        raise Problem(f"--average is {average}: must be 0, or from 2 to {count} (all checkpoints)")
-    default = config.read_yaml(DEFAULTS)
-    average = default["average"] if average is None else average
-    if 1 < average <= count:
-        mean = f"last-{average}"
-        curves[f"average of the last {average}"] = [mean]
-        averages[mean] = {"trajectory": RUN, "last": average}
+    """Write the configuration of runs by name. `average` consecutive checkpoints are averaged.
+    Checkpoints and averages are left out that are `lost`, since their weights were deleted."""
+    default, curves = config.read_yaml(DEFAULTS), dict[str, list[str]]()
+    averages, own = dict[str, Yaml](), dict[str, Yaml]()
+    size = default["average"] if average is None else average
+    for key, (name, entry) in zip(keys(runs), runs.items(), strict=True):
+        own[key], mean = entry, f"last-{size}" if key == RUN else f"{key}-last-{size}"
+        try:
+            with chdir(root):
+                model = families.Own(**entry)
+                last = len(own_checkpoints.measured(model))
+                if isinstance(model.checkpoints, Local):
+                    links = deleted.linked(Path("results", SCALE, "fetch", key), model.checkpoints)
+                    gone = [e for e in links if (key, e["checkpoint"]["id"]) not in lost]
+                    gone = gone[-(model.last - last) :] if model.last else gone
+                    own[key] = {**entry, "deleted": [] if last == model.last else gone}
+                if not lost:
+                    print(
+                        *(f"{line}\n" for line in own_checkpoints.left_out(model)), sep="", end=""
+                    )
+        except ValidationError as error:
+            raise problem(error, entry, "measure") from None
+        every = last + len(own[key].get("deleted", ()))
+        if average not in (None, 0, *range(2, every + 1)):
+            most = f"{every} (all checkpoints)"
+            raise Problem(f"--average is {average}: must be 0, or from 2 to {most}")
+        curves[name] = [key]
+        without = sorted(shard for of, shard in lost if of == mean)
+        if size > 1 and every - size + 1 > len(without):
+            label = f"average of the last {size}"
+            curves[label if len(runs) == 1 else f"{name}, {label}"] = [mean]
+            averages[mean] = {"trajectory": key, "last": size, "without": without}
     figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
     figure["metrics"] = ["quantization_error", "loss", *metrics]
     contents = {
         "config": {"scale": SCALE, "seed": seed, "figures": "all"},
         "runs": {**config.read_yaml(ROOT / "config/runs.yaml"), "runs": {}, "averages": {}},
-        "families": {"families": {}, "runs": {}, "averages": averages, "own": {RUN: checkpoints}},
+        "families": {"families": {}, "runs": {}, "averages": averages, "own": own},
         "quantizers": {**config.read_yaml(QUANTIZERS), **quantizers},
         "figures": {FIGURE: figure},
         "tables": {},
@@ -77,12 +93,23 @@ def write(
         "backends": {"trajectory": RUN, "groups": []},
         f"scales/{SCALE}": scale,
     }
-    for name, content in contents.items():
-        chosen.write(root / f"config/{name}.yaml", content)
+    for file, content in contents.items():
+        chosen.write(root / f"config/{file}.yaml", content)
+    with chdir(root):
+        has_deleted = any(entry.get("deleted") for entry in own.values())
+        more = deleted.lost(chosen.plan()) if has_deleted else ()
+    if more:
+        left = {*lost, *more}
+        write(root, runs, quantizers, scale, average=average, metrics=metrics, seed=seed, lost=left)
 
 
-def checkpoints(root: Path, place: str, revisions: str | None, step: str | None) -> Yaml:
-    """Return the place of the checkpoints; revisions are locked to commits."""
+def keys(runs: Collection[str]) -> list[str]:
+    """Return the names of the trajectories of runs."""
+    return [RUN, *(f"{RUN}-{number}" for number in range(2, len(runs) + 1))]
+
+
+def checkpoints(root: Path, key: str, place: str, revisions: str | None, step: str | None) -> Yaml:
+    """Return the place of the checkpoints of a run; revisions are locked to commits."""
     folder, entry = root / "config", dict[str, Yaml]()
     earlier = folder / "families.yaml"
     if Path(place).is_dir():
@@ -90,7 +117,7 @@ def checkpoints(root: Path, place: str, revisions: str | None, step: str | None)
     elif revisions is None:
         raise Problem(f"{place} is no folder; for a repository of the hub, add --revisions 'step*'")
     elif constants.HF_HUB_OFFLINE and earlier.is_file():
-        known = config.read_yaml(earlier)["own"][RUN]
+        known = config.read_yaml(earlier)["own"][key]
         entry |= {key: known[key] for key in ("checkpoints", "model")}
     else:
         names = hub.revisions(place, revisions)
@@ -145,6 +172,9 @@ def scale(
     tasks: Sequence[str],
     *,
     curvature: bool,
+    context: int | None = None,
+    batch: int | None = None,
+    keep: bool = False,
 ) -> Yaml:
     """Return a scale of this checkout, by default with the settings of config/own.yaml."""
     default = config.read_yaml(DEFAULTS)
@@ -152,6 +182,8 @@ def scale(
     config.require("--scale", "scale", [name], config.scales(ROOT / "config"))
     if tokens is not None and (given or tokens < LEAST):
         raise Problem(f"--tokens must be {LEAST} or more, and --scale has its own; leave one out")
+    if context is not None and given:
+        raise Problem("--scale has its own --context; leave one out")
     scale: Yaml = config.read_yaml(ROOT / f"config/scales/{name}.yaml")
     main, shape = scale["corpora"]["main"], scale["models"]["main"]
     source = _text(text, root) if text else {}
@@ -160,7 +192,7 @@ def scale(
         scale |= default["settings"]
         main |= default["text"]
         if not curvature:
-            scale["curvature"]["tokens"] = default["context"]
+            scale["curvature"]["tokens"] = context or default["context"]
         sizes = {key: scale[key]["tokens"] for key in SPLITS}
     if source and not curvature:
         sizes["curvature"] = 0
@@ -171,7 +203,7 @@ def scale(
         for key in SPLITS:
             scale[key]["tokens"] = sizes[key] or scale[key]["tokens"]
         blocks = sizes["evaluation"] // FEWEST, *filter(None, sizes.values())
-        shape["context"] = min(default["context"], *blocks)
+        shape["context"] = min(context or default["context"], *blocks)
     main |= {split: sizes[key] for key, split in SPLITS.items()}
     if source:
         main = {key: main[key] for key in ("vocabulary", *SPLITS.values())}
@@ -183,6 +215,11 @@ def scale(
         raise Problem(f"--tasks: scale {name} has no tasks; leave --scale out")
     names = {"names": [*tasks], "at_chance": [], "shots_of": {}}
     scale["tasks"] = {**scale["tasks"], **names} if tasks else None
+    for part in filter(None, (scale["evaluation"], scale["calibration"], scale["tasks"])):
+        part["batch"] = batch or part["batch"]
+    # A job has one checkpoint, and is the first to need so much memory.
+    scale |= {"shard": 1, "jobs_per_device": 1}
+    scale["keep"] = {**scale.get("keep", {}), "average": "all" if keep else "none"}
     return scale
 
 
