@@ -6,9 +6,10 @@ decay. The *end* is that of the last checkpoint. Without both, the *rise* is tha
 line through all checkpoints in their order. Intervals of 95 % are Student's t, with the scatter of
 neighbours. Ratios have Fieller's intervals (1954). An end is higher if the interval of its
 difference is above zero. "From step S on" goes backwards from the end, until a checkpoint is not
-higher. Tests in a fixed order need no correction for their number."""
+higher. Tests in a fixed order need no correction for their number. The ends of two runs differ if
+the interval of their difference excludes zero."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import hypot, inf, isfinite, isqrt
 
@@ -39,6 +40,12 @@ class Errors:
         """Differences of neighbours, but not across the first decay."""
         parts = self.values[: self.fall], self.values[self.fall :]
         return np.concatenate([np.diff(part) for part in parts])
+
+    @property
+    def joined(self) -> "Errors":
+        """The same, with a difference across the first decay where the end has no other."""
+        alone = self.fall == len(self.values) - 1
+        return replace(self, phases=np.full(len(self.values), "decay")) if alone else self
 
     @cached_property
     def _of_blocks(self) -> float:
@@ -96,7 +103,7 @@ class Errors:
         return f"{text}. " + (
             "It is lower at the end"
             if gap < -half
-            else f"Whether the end is higher cannot be told; {self._needed(gap, variance)}"
+            else f"Whether the end is higher cannot be told; {self.needed(gap, variance)}"
         )
 
     def _of_trend(self) -> str:
@@ -108,15 +115,27 @@ class Errors:
         text = f"Along the line through {count} checkpoints it changes: {difference(rise, half)}. "
         if abs(rise) > half:
             return text + ("It rises" if rise > 0 else "It falls")
-        return f"{text}Whether it rises cannot be told; {self._needed(rise, variance)}"
+        return f"{text}Whether it rises cannot be told; {self.needed(rise, variance)}"
 
-    def _needed(self, gap: float, variance: float) -> str:
+    def needed(self, gap: float, variance: float) -> str:
         """Return what would tell whether a difference is more than scatter."""
         if self._of_blocks >= self.scatter:
             return "more tokens (--tokens) may tell"
         if not len(self._pairs) or abs(gap) > 2 * self.scatter * variance**0.5:
             return "more checkpoints, at the peak rate and after it, may tell"
         return f"single checkpoints scatter by {self.scatter:.1g} points, and more runs may tell"
+
+
+def apart(run: Errors, name: str, first: str, other: Errors) -> str:
+    """Return a sentence, without the full stop, on the ends of a run and of the first one, under
+    one quantizer. Each run has its own scatter, and the interval is that of Banerjee (1960)."""
+    run, other = run.joined, other.joined
+    gap, half = float(run.values[-1] - other.values[-1]), hypot(run.half(1), other.half(1))
+    text = f"At the end its error minus that of {first} is {difference(gap, half)}: "
+    if abs(gap) > half:
+        return f"{text}{name} has the {'larger' if gap > 0 else 'smaller'} error"
+    widest = max(run, other, key=lambda errors: errors.half(1))
+    return f"{text}whether they differ cannot be told; {widest.needed(gap, 2)}"
 
 
 def difference(gap: float, half: float, unit: str = " points", digits: str = ".3g") -> str:
