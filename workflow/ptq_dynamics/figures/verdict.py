@@ -18,17 +18,19 @@ import numpy as np
 BEFORE = 3  # checkpoints at the peak rate whose mean is the level
 COVERS = 0.95  # probability of intervals
 PARTS = 3  # of a run, at most, with a scatter of their own; fewer if each has few differences
+FEW = 4  # differences in a part where the end alone counts
 
 
 @dataclass(frozen=True)
 class Errors:
     """Errors of a run [checkpoints] in the order of steps, after the warmup, in per cent. `noise`
-    has their standard errors over blocks of text."""
+    has their standard errors over blocks of text. `is_of_end` takes the scatter in short parts."""
 
     phases: np.ndarray
     steps: np.ndarray
     values: np.ndarray
     noise: np.ndarray
+    is_of_end: bool = False
 
     @cached_property
     def fall(self) -> int:
@@ -42,10 +44,12 @@ class Errors:
         return np.concatenate([np.diff(part) for part in parts])
 
     @property
-    def joined(self) -> "Errors":
-        """The same, with a difference across the first decay where the end has no other."""
+    def of_end(self) -> "Errors":
+        """The same, with the scatter of the end. If the end alone follows the first decay, the
+        difference across the decay counts as well."""
         alone = self.fall == len(self.values) - 1
-        return replace(self, phases=np.full(len(self.values), "decay")) if alone else self
+        phases = np.full(len(self.values), "decay") if alone else self.phases
+        return replace(self, phases=phases, is_of_end=True)
 
     @cached_property
     def _of_blocks(self) -> float:
@@ -56,7 +60,8 @@ class Errors:
         """The standard deviation of a checkpoint's error about its expected value: of the part of
         the run where neighbours differ most, and no less than the error over blocks of text."""
         pairs = self._pairs
-        parts = np.array_split(pairs, max(1, min(PARTS, isqrt(len(pairs)))))
+        few = len(pairs) // FEW if self.is_of_end else 1
+        parts = np.array_split(pairs, max(few, min(PARTS, isqrt(len(pairs))), 1))
         largest = max(float((part**2).mean() / 2) for part in parts) if len(pairs) else inf
         return max(largest**0.5, self._of_blocks)
 
@@ -129,7 +134,7 @@ class Errors:
 def apart(run: Errors, name: str, first: str, other: Errors) -> str:
     """Return a sentence, without the full stop, on the ends of a run and of the first one, under
     one quantizer. Each run has its own scatter, and the interval is that of Banerjee (1960)."""
-    run, other = run.joined, other.joined
+    run, other = run.of_end, other.of_end
     gap, half = float(run.values[-1] - other.values[-1]), hypot(run.half(1), other.half(1))
     text = f"At the end its error minus that of {first} is {difference(gap, half)}: "
     if abs(gap) > half:
