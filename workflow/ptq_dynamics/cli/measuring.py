@@ -84,6 +84,7 @@ def measure(
                 average=average,
                 metrics=metrics,
                 seed=seed,
+                grows=watch,
             )
             with chdir(root):
                 files = own.measure(workflow_profile, source, jobs)

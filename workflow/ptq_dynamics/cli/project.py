@@ -46,9 +46,11 @@ def write(
     average: int | None = None,
     metrics: Sequence[str] = (),
     seed: int = 0,
+    grows: bool = False,
     lost: Shards = frozenset(),
 ) -> None:
-    """Write the configuration of runs by name. `average` consecutive checkpoints are averaged.
+    """Write the configuration of runs by name. `average` consecutive checkpoints are averaged, if
+    there are so many; there may be too few while a run `grows`.
     Checkpoints and averages are left out that are `lost`, since their weights were deleted."""
     default, curves = config.read_yaml(DEFAULTS), dict[str, list[str]]()
     averages, own = dict[str, Yaml](), dict[str, Yaml]()
@@ -71,14 +73,14 @@ def write(
         except ValidationError as error:
             raise problem(error, entry, "measure") from None
         every = last + len(own[key].get("deleted", ()))
-        if average not in (None, 0, *range(2, every + 1)):
-            most = f"{every} (all checkpoints)"
-            raise Problem(f"--average is {average}: must be 0, or from 2 to {most}")
+        if average not in (None, 0, *range(2, every + 1)) and (average == 1 or not grows):
+            most = f", or from 2 to {every} (all checkpoints)" * (every > 1)
+            raise Problem(f"--average is {average}: must be 0{most}")
         curves[name] = [key]
         without = sorted(shard for of, shard in lost if of == mean)
         if size > 1 and every - size + 1 > len(without):
             label = f"average of the last {size}"
-            curves[label if len(runs) == 1 else f"{name}, {label}"] = [mean]
+            curves[label if len(runs) == 1 else f"{label} of {name}"] = [mean]
             averages[mean] = {"trajectory": key, "last": size, "without": without}
     figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
     figure["metrics"] = ["quantization_error", "loss", *metrics]
@@ -98,9 +100,20 @@ def write(
     with chdir(root):
         has_deleted = any(entry.get("deleted") for entry in own.values())
         more = deleted.lost(chosen.plan()) if has_deleted else ()
+    for of, shard in sorted(more):
+        print(f"{shard} of {of} is left out: it was deleted, and not measured as it is now")
     if more:
-        left = {*lost, *more}
-        write(root, runs, quantizers, scale, average=average, metrics=metrics, seed=seed, lost=left)
+        write(
+            root,
+            runs,
+            quantizers,
+            scale,
+            average=average,
+            metrics=metrics,
+            seed=seed,
+            grows=grows,
+            lost={*lost, *more},
+        )
 
 
 def keys(runs: Collection[str]) -> list[str]:
