@@ -137,7 +137,6 @@ WRONG = [
     ("--average 3", "must be 0, or from 2 to 2"),
     ("--last 1 --average 4", "--average is 4: must be 0\n"),
     ("--names 'a b'", "--names has a, b: must be 1 different names"),
-    ("--jobs 0", "--jobs"),
     ("--tokens 1", "--tokens must be 256 or more"),
     ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
     ("--methods rtn --methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),

@@ -129,8 +129,8 @@ def _described(data: "Curves", quantizer: str) -> str:
             mine = rows[rows.trajectory == data.curves[label][0]]
             placed = mine[mine.step.notna() & (mine.phase != "warmup")]
             mine, ended = placed if len(placed) else mine.tail(1), end
-            columns = (100 * mine[column].to_numpy(float) for column in (names.VALUE, names.ERROR))
-            errors = Errors(mine.phase.to_numpy(), mine.step.to_numpy(), *columns)
+            value, noise = (100 * mine[c].to_numpy(float) for c in (names.VALUE, names.ERROR))
+            errors = Errors(mine.phase.to_numpy(), mine.step.to_numpy(), value, noise)
             who = called if is_one else f"{label}, {called}"
             words += [errors.verdict(who), f"The run ends with {level}"]
             words += [apart(errors, label, *first) for first in [*runs.items()][:1]]
