@@ -140,6 +140,13 @@ class Toy:
             (package / f"toy/{name}.py").write_text(text.lstrip())
         return cls(folder)
 
+    def copied(self, folder: Path) -> "Toy":
+        """Another one with the same results."""
+        copy = Toy(folder)
+        shutil.copytree(self.folder, copy.folder)
+        copy.specs = self.specs
+        return copy
+
     def edit(self, name: str, old: str, new: str) -> None:
         """Replace a text in one of its modules."""
         path = self.folder / PACKAGE / f"toy/{name}.py"

@@ -2,6 +2,7 @@
 
     python3 .gpu/run.py --seconds 530 --build "fig04 fig07:202 203" --build "fig06"
     python3 .gpu/run.py --seconds 170 --tests tests/gpu
+    python3 .gpu/run.py --seconds 170 --sweep gpu
 
 A build is FIGURES:MORE SEEDS. It begins when the training of the one before has ended, because
 training fills the GPU and measuring the cores. After SECONDS all ends. What is finished lies in
@@ -214,6 +215,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=530)
     parser.add_argument("--build", action="append", default=[], help="FIGURES:MORE SEEDS")
     parser.add_argument("--tests", nargs="*", default=[], help="of the sources, marked gpu")
+    parser.add_argument("--sweep", help="of config/sweeps, before the builds")
     parser.add_argument("--bench", help="a scale")
     parser.add_argument("--no-packages", action="store_true", help="this Python has all packages")
     chosen = parser.parse_args()
@@ -233,6 +235,11 @@ def main() -> None:
         say("MPS is on")
     fits = python("-c", SMOKE, LIBRARIES, log="smoke", seconds=90)
     say("the smoke test passes" if fits else "the smoke test fails; see above")
+    if chosen.sweep:
+        words = ("-m", "ptq_dynamics.cli", "dev", "sweep", chosen.sweep)
+        python(*words, log="sweep", seconds=until - time.monotonic())
+        for table in SOURCE.glob("results/sweep/*.csv"):
+            shutil.copy2(table, OUT)
     if chosen.build:
         results = Results(chosen.scale)
         if (SOURCE / "results" / chosen.scale).exists():
@@ -241,18 +248,8 @@ def main() -> None:
         build(chosen.scale, chosen.build, results, until)
     if chosen.tests:
         left = until - time.monotonic() - (90 if chosen.bench else 0)
-        chosen_tests = [
-            *chosen.tests,
-            "-m",
-            "gpu",
-            "-n",
-            "0",
-            "-v",
-            "-rsP",
-            "-p",
-            "no:cacheprovider",
-        ]
-        python("-m", "pytest", *chosen_tests, "--durations=12", log="tests", seconds=left)
+        words = ["-m", "gpu", "-n", "0", "-v", "-rsP", "-p", "no:cacheprovider", "--durations=12"]
+        python("-m", "pytest", *chosen.tests, *words, log="tests", seconds=left)
     if chosen.bench:
         python("tests/bench.py", chosen.bench, log="bench", seconds=until - time.monotonic())
     keep_logs()

@@ -1,7 +1,7 @@
 """The page of titles and captions beside the figures, and the one that is committed."""
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.plan.build import page
+from ptq_dynamics.plan.handlers import page
 from support import ROOT, plan
 
 REFERENCE = ROOT / "figures/reference/laptop"

@@ -10,14 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.claims import judge
 from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap, weights
-from ptq_dynamics.claims.controlled import CONTROLLED, LATER, Q3, Q4, RAINBOW, RATES, STABLE
-from ptq_dynamics.claims.definitions import ClaimsSettings, Told
+from ptq_dynamics.claims.controlled import (
+    CONTROLLED,
+    HORIZONS,
+    LATER,
+    Q3,
+    Q4,
+    RAINBOW,
+    RATES,
+    STABLE,
+)
+from ptq_dynamics.claims.definitions import ClaimsSettings, Row, Told
 from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
+from ptq_dynamics.claims.tables import of_claims
+from ptq_dynamics.config import read
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.measure.series import Series
+from support import ROOT
 
 BLOCKS = 64
 SEEDS = (1,)
@@ -93,6 +105,7 @@ def published():
 
 
 TESTED = ("rise-in-decay", "budget-independence", "peak-rate", "averaging", "distance", "smollm3")
+TESTED += ("schedule-or-tokens",)
 
 
 # Of curvature and gradients nothing was read off.
@@ -103,7 +116,9 @@ def asked(seeds=SEEDS, **others):
     why, every = {**ELSE, **others}, (*CONTROLLED, *PUBLIC)
     told = {c.name: Told(says=c.says, seeds=seeds, unmeasured=why.get(c.name)) for c in every}
     rates = dict(zip(RATES, (3e-4, 1e-3, 3e-3, 1e-2), strict=True))
-    return ClaimsSettings(claims=told, figures={}, scale="paper", numbers={"peak_lr": rates})
+    tokens = dict(zip(RAINBOW, (10, 28, 46, 64, 82, 100), strict=True))
+    numbers = {"peak_lr": rates, "tokens": tokens}
+    return ClaimsSettings(claims=told, figures={}, scale="paper", numbers=numbers)
 
 
 def judge_all(told, points, **others):
@@ -142,6 +157,88 @@ def test_the_plot_of_two_scales_matches_claims_by_their_names():
     labels = axes.child_axes[0].get_yticklabels()
     first, *others = (label.get_text().split(" · ") for label in labels)
     assert first[1] == "–" and all(a == b for a, b in others)
+
+
+@pytest.mark.parametrize(("decay", "twice"), [(1.5, 1.2), (1.1, 1.4)])
+def test_the_headline_compares_decay_with_twice_the_tokens(decay, twice):
+    """Errors that grow by one factor with the tokens, and by another in decay."""
+    at = [4, 10, 28, 46, 64, 82, 100]
+    stable = [1e-2 * twice ** np.log2(tokens / 50) for tokens in at]
+    points = {STABLE: Points(at, [3.6] * 7, {Q4: stable})}
+    for name, end, error in zip(RAINBOW, at[1:], stable[1:], strict=True):
+        points[name] = Points([end - 6, end], [3.6, 3.4], {Q4: [error, decay * error]}, STABLE)
+    found = judge_all(asked(), points, jitter=0.005)["schedule-or-tokens"]
+    assert found["rows"][0]["value"] == pytest.approx(decay / twice, rel=0.02)
+    assert found["outcome"] == ("agrees" if decay > twice else "opposes")
+
+
+def test_horizons_of_few_tokens_do_not_count():
+    names = [f"cosine-{horizon}-{rate}" for horizon in HORIZONS for rate in ("6e-4", "3e-3")]
+    tokens = {name: float(name[7:10]) for name in names}
+    settings = asked()
+    settings.numbers["peak_lr"].update({name: float(name[11:]) for name in names})
+    settings.numbers["tokens"].update(tokens)
+    settings.numbers["tokens_per_parameter"] = {name: n / 4 for name, n in tokens.items()}
+    points = {}
+    for name in names:
+        # A tenfold rate halves the error and a tenfold horizon triples it, but for the shortest.
+        rate, horizon = np.log10(float(name[11:]) / 6e-4), np.log10(tokens[name] / 190)
+        error = 1e-2 * 2**-rate * 3**horizon * (0.01 if tokens[name] == 20 else 1)
+        points[name] = Points([1, 2, tokens[name]], [3.6, 3.5, 3.4], {Q4: [error] * 3})
+    effects, rate, horizon, *_ = judge_all(settings, points, jitter=1e-3)["cosine"]["rows"]
+    values = [effects["value"], rate["value"], horizon["value"]]
+    assert values == pytest.approx([2 / 3, 1 / 2, 3], rel=0.02)
+
+
+def test_a_divisor_that_may_be_zero_leaves_an_interval_without_an_upper_end():
+    noise = np.random.default_rng(1).standard_normal((2, REPLICATES))
+    noise[:, 0] = 0
+    above, under = 3 + 0.1 * noise[0], 0.5 + 0.4 * noise[1]
+    row = judge._measured(Row("", Samples.ratio(above, under)), [])
+    assert row["value"] == 6 and row["low"] == pytest.approx(2.3, rel=0.1) and "high" not in row
+    assert "no upper end" in row["why"]
+    sure = judge._measured(Row("", Samples.ratio(above, above + 1)), [])
+    assert sure["low"] < 0.75 < sure["high"]
+    lost = judge._measured(Row("", Samples.ratio(0.5 + noise[0], under)), [])
+    assert "low" not in lost and "divisor" in lost["why"]
+
+
+def test_higher_errors_may_come_with_a_lower_loss_after_quantization():
+    points = published()
+    for name in LATER:
+        points[name].losses[-1] = 3.2
+    rows = judge_all(asked(), points)["rise-in-decay"]["rows"]
+    assert [row["outcome"] for row in rows if "outcome" in row] == ["lower"]
+    for name in LATER:
+        points[name].losses[-1] = 3.8
+    rows = judge_all(asked(), points)["rise-in-decay"]["rows"]
+    assert [row["outcome"] for row in rows if "outcome" in row] == ["higher"]
+
+
+def test_the_table_tells_that_a_budget_matters_within_the_margin():
+    points = published()
+    for name in LATER[-2:]:
+        points[name].errors[Q4] = [1.22 * error for error in points[name].errors[Q4]]
+    found = judge_all(asked(), points, jitter=0.1)["budget-independence"]
+    assert found["outcome"] == "unresolved"
+    first, *others = of_claims("", [found]).rows
+    assert first[-1] == "no change is excluded" and not any(row[-1] for row in others)
+    assert [row[2].partition(":")[0] for row in others if row[2]] == ["deployed"]
+
+
+def test_the_numbers_of_the_ladder_are_numbers_of_claims():
+    found = judge_all(asked(), published())
+    for rung in read(ROOT / "config/ladder.yaml", "ladder").numbers:
+        assert rung.number in [row["says"] for row in found[rung.claim]["rows"]]
+
+
+def test_seeds_needed_are_those_of_a_t_test():
+    """At 5 %, an effect of one standard deviation needs 10, and of a half 34 (G*Power)."""
+    half = 3**0.5 / 2
+    for effect, count in ((1.0, 10), (0.5, 34)):
+        logs = effect + np.array([-1, 1, -1, 1]) * half
+        assert judge.seeds_needed([*np.exp(logs)], 0.05) == count
+    assert judge.seeds_needed([1.3, -0.1, 1.2], 0.05) is None
 
 
 def test_a_scale_may_call_a_quantizer_otherwise():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.curvature import components
-from ptq_dynamics.curvature.components import blocks
+from ptq_dynamics.curvature.components import column_blocks
 from ptq_dynamics.curvature.landscape import flatten
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
@@ -74,7 +74,7 @@ def save(folder, shard="1GB", dtype=torch.float32, **changes):
 def test_blocks_are_the_parameters_that_the_library_loads(tmp_path, width, changes):
     folders = [tmp_path / name for name in "ab"]
     matrix = torch.stack([save(folder, **changes) for folder in folders])
-    parts = list(blocks(folders, width))
+    parts = list(column_blocks(folders, width))
     assert all(part.shape[1] == width for part in parts[:-1])
     assert torch.cat(parts, dim=1).equal(matrix)
     assert parts[0].dtype == changes.get("dtype", torch.float32)

@@ -431,12 +431,13 @@ def test_the_help_of_a_verb_shows_an_example_that_is_taken(verb):
     ("words", "said"),
     [
         ("SCAEL=smoke", "make has no variable 'SCAEL'; it has: SCALE FIGURES"),
-        ("PROFILE=slrm", "PROFILE: no profile 'slrm'; there are: default slurm"),
+        ("PROFILE=slrm", "no profile 'slrm'; the nearest: profiles/slurm"),
+        ("SCALE=smok", "no scale 'smok'; the nearest: smoke"),
     ],
 )
 def test_make_refuses_what_would_change_nothing(words, said):
-    done = run([*MAKE, "-n", "figures", words], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    done = run([*MAKE, "figures", words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode and said in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(

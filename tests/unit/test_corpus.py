@@ -23,7 +23,7 @@ CONFIG = SCALE["corpora"]["main"]
 @pytest.fixture(scope="module")
 def documents():
     found = packages.documented(CONFIG["packages"], CONFIG["shortest_document"])
-    return packages.in_order(found)
+    return packages.by_digest(found)
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ def test_packages_that_no_corpus_can_be_made_of_are_one_line(install):
     folder = install({MODULE: DOCSTRING})
     text = "A docstring that is long enough."
     assert [*packages.documented(["brief"], 5)] == [text]
-    assert {*packages.documented(["brief"], 5, whole=True)} == {text, DOCSTRING}
+    assert {*packages.documented(["brief"], 5, code=True)} == {text, DOCSTRING}
     (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):
         installed_files("brief", python_files)

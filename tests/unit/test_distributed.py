@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.base.components import found
+from ptq_dynamics.base.components import kinds_in
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import execute, record
 from ptq_dynamics.engine.context import Context, Progress
@@ -86,7 +86,7 @@ def test_two_processes_make_what_one_makes(here, monkeypatch):
     pd.testing.assert_frame_equal(curve(found.folder), expected, rtol=1e-5)
 
 
-KINDS = [each for base in (Objective, Optimizer) for each in found(base.__module__, base)]
+KINDS = [each for base in (Objective, Optimizer) for each in kinds_in(base.__module__, base)]
 TEAMS = [(1, None), (2, None), (3, 1)]  # processes, and rows at once
 
 

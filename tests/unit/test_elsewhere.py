@@ -4,6 +4,7 @@ is refused."""
 import json
 import os
 import shlex
+import shutil
 
 import pytest
 import torch
@@ -133,10 +134,12 @@ WRONG = [
     ("--step checkpoint-", "no brackets around the step"),
     ("--lr nope", "nope is not a CSV file"),
     ("--text missing.txt", "must be a file, a folder, or OWNER/NAME@COMMIT"),
+    ("--field body", "--field is for --text in JSON"),
     ("--scale lpatop", "the nearest: laptop"),
     ("--average 3", "must be 0, or from 2 to 2"),
-    ("--last 1 --average 4", "--average is 4: must be 0\n"),
+    ("--average 3 --last 1", "--average is 3: must be 0, since there is one"),
     ("--names 'a b'", "--names has a, b: must be 1 different names"),
+    ("--exclude 'step-*'", "--exclude leaves no checkpoint in "),
     ("--tokens 1", "--tokens must be 256 or more"),
     ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
     ("--methods rtn --methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
@@ -271,15 +274,18 @@ def test_checkpoints_of_another_model_and_files_that_are_cut_off_are_named(tmp_p
     save_file({**WEIGHTS, "norm.weight": torch.ones(17)}, weights)
     assert "run/step-2 and " in (said := refused()) and "hold different models" in said
     weights.write_bytes(whole[:-1])
+    shutil.rmtree(tmp_path / "run/step-1")
     assert "step-2/model.safetensors cannot be read" in refused()
 
 
 def test_quantized_checkpoints_and_models_without_a_step_are_named(tmp_path, refused, capsys):
     path = tmp_path / "run/step-2/config.json"
+    shutil.rmtree(tmp_path / "run/step-1")
     path.write_text(json.dumps({**CONFIG, "quantization_config": {"quant_method": "awq"}}))
     state = {"log_history": [{"train_loss": 1.0}, {"step": 1, "learning_rate": 1e-3}]}
     (tmp_path / "run/step-2/trainer_state.json").write_text(json.dumps(state))
     assert "run/step-2 is quantized already (quantization_config: config.json, meth" in refused()
     checkpoint(tmp_path / "run/step-final")
     path.write_text(json.dumps(CONFIG))
-    assert "step-final is" in str(own_checkpoints.left_out(own(tmp_path / "run")))
+    _, (line,) = own_checkpoints.without_defects(own(tmp_path / "run"), lambda *_: True)
+    assert "step-final is" in line

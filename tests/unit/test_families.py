@@ -71,7 +71,7 @@ def test_miniatures_go_along_their_families_schedules():
         public = real.site.planned.entries.get(name)
         if not isinstance(public, PublicRun):
             continue
-        first, last, own, peak = run.first, run.last, run.schedule, run.trunk.peak
+        first, last, own, peak = run.first, run.last, run.schedule, run.trunk.schedule.peak
         before = run.trunk.schedule
         theirs = public.schedule
         ends = theirs.start + theirs.length if hasattr(theirs, "start") else None
@@ -132,7 +132,7 @@ def test_averages_take_what_their_authors_took():
 
     def members(name, weight=1.0):
         """What is in the last mean of an average, by trajectory, with its weight."""
-        (*_, last) = made.trajectories.makers(name)
+        (*_, last) = made.trajectories.jobs(name)
         sources, mean = made.site.planned[name].sources, last.settings.means[-1]
         total, found = sum(each.weight for each in mean.members), []
         for each in mean.members:

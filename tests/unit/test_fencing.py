@@ -68,46 +68,47 @@ def test_the_new_owner_goes_on_with_what_the_old_one_left(paths):
     assert paths.works() == [new.work]
 
 
-def moving(monkeypatch, before):
-    """Have something happen before each move of a file."""
-    plain = os.replace
+def at_move(monkeypatch, number, happens):
+    """Have something happen before one of the next moves of files."""
+    moves, plain = itertools.count(), os.replace
 
     def move(source, target):
-        before()
+        if next(moves) == number:
+            happens()
         plain(source, target)
 
     monkeypatch.setattr(os, "replace", move)
-    return plain
 
 
 def test_at_every_move_of_the_old_owner_the_new_one_may_publish(paths, monkeypatch):
     """It stops before one of its moves, and goes on when another has published the result."""
-    stopped = 0
+    stopped, owners = 0, []
+
+    def publish_meanwhile():
+        owners.append(Owner(paths, "f"))
+        owners[-1].make()
+        owners[-1].publish()
+
     for number in itertools.count():
         old = Owner(paths, f"{2 * number + 1:x}"[-1])
         old.make()
-        moves, new = itertools.count(), None
-
-        def step(number=number, moves=moves):
-            nonlocal new
-            if next(moves) == number:
-                new = Owner(paths, "f")
-                new.make()
-                new.publish()
-
-        moving(monkeypatch, step)
+        at_move(monkeypatch, number, publish_meanwhile)
         try:
             old.publish()
         except FileNotFoundError:
             stopped += 1
         monkeypatch.undo()
-        if new is None:
+        if len(owners) == number:
             break
-        assert is_of(paths, new), number
+        assert is_of(paths, owners[-1]), number
     # Record and manifest of the earlier result, what it lists, what is new; then the new record and
     # manifest, each written in the work folder first.
     assert stopped == number == 2 + 2 + 2 + 2 * 2
     assert is_of(paths, old)
+
+
+def kill():
+    raise KeyboardInterrupt
 
 
 def test_at_every_move_a_kill_leaves_what_the_next_process_only_publishes(paths, monkeypatch):
@@ -115,21 +116,12 @@ def test_at_every_move_a_kill_leaves_what_the_next_process_only_publishes(paths,
     for number in itertools.count():
         old = Owner(paths, f"{number:x}"[-1])
         old.make()
-        moves = itertools.count()
-
-        def step(number=number, moves=moves):
-            if next(moves) == number:
-                raise KeyboardInterrupt
-
-        moving(monkeypatch, step)
-        killed = False
+        at_move(monkeypatch, number, kill)
         try:
             old.publish()
-        except KeyboardInterrupt:
-            killed = True
-        monkeypatch.undo()
-        if not killed:
             break
+        except KeyboardInterrupt:
+            monkeypatch.undo()
         assert not paths.manifest.exists() or manifest.read(paths.manifest).harm(deep=True) is None
         if paths.record.exists():
             held = record.read(paths.record).manifest(paths.manifest)

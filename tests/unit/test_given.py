@@ -6,12 +6,15 @@ import torch
 import transformers
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.quantize.methods import Calibration
+from ptq_dynamics.hub import folders
+from ptq_dynamics.quantize.methods import AtMost, Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.rtn import Rtn
+from ptq_dynamics.trajectories.weights import Weights
 from reference import compare
+from support import one_line
 
 SHAPE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 SHAPE |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
@@ -37,8 +40,12 @@ DENSE = {
 SPARSE = {"Qwen3Moe": {**EXPERTS, **HEAD, "moe_intermediate_size": 32}, "Olmoe": EXPERTS}
 SPARSE["Mixtral"] = {"num_local_experts": 4, "num_experts_per_tok": 2}
 STATES = {"num_heads": 2, "head_dim": 32, "state_size": 8, "n_groups": 1, "chunk_size": 8}
-STATE_SPACE = {"Mamba2": STATES}  # only GPTQ takes it
-KEPT = dict.fromkeys(SPARSE, "gate.weight") | dict.fromkeys(STATE_SPACE, "conv1d.weight")
+SPARSE["Qwen2Moe"] = {**EXPERTS, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32}
+STATE_SPACE = {"Mamba2": STATES, "Mamba": {"state_size": 8}}
+# Of both blocks together.
+KEPT = dict.fromkeys(SPARSE, ("gate.weight",)) | {"Mamba2": ("conv1d.weight",)}
+KEPT["Qwen2Moe"] = ("gate.weight", "shared_expert_gate.weight")
+KEPT["Mamba"] = ("A_log", "conv1d.weight", "dt_proj.weight")
 GRID = {"bits": 4, "group_size": 16}
 GPTQ = Gptq(
     **GRID, method="gptq", symmetric=True, activation_order="static", damping=0.05, block_size=128
@@ -52,6 +59,7 @@ OTHERS = [
 # without its experts.
 REFUSED = {("awq", "Phi"): "AWQ has no mapping for", ("awq", "Olmo2"): "AWQ has no mapping for"}
 REFUSED["awq", "Qwen3Moe"] = "scales model.layers.0.mlp.gate, which is not quantized"
+REFUSED["awq", "Qwen2Moe"] = REFUSED["awq", "Qwen3Moe"]
 REFUSED["int8", "Mixtral"] = "no weights for model.layers.0.mlp.experts.down_proj"
 
 
@@ -92,7 +100,7 @@ def test_gptq_gives_the_codes_of_the_reference(name, text, tmp_path):
     differ = compare(folder, text, made.weights, **{"bits": 4, "group": 16})
     assert set(differ.values()) == {0.0}, differ
     left = models.left_out(models.load(folder), made.weights)
-    assert len(left) == (2 if name in KEPT else 0)
+    assert len(left) == 2 * len(KEPT.get(name, ()))
     assert all(each.endswith(KEPT[name]) for each in left)
     # What is saved is what was made, also for transposed layers and experts.
     made.save(folder, tmp_path / "packed")
@@ -117,4 +125,26 @@ def test_other_quantizers_take_every_kind(name, kind, text, tmp_path):
     # bitsandbytes leaves experts alone that lie in one tensor.
     is_sparse = name in SPARSE
     assert bool(left) == is_sparse
-    assert (len(left) > 2) == (is_sparse and kind.method == "int8")
+    kept = 2 * len(KEPT.get(name, ()))
+    assert (len(left) > kept) == (is_sparse and kind.method == "int8")
+
+
+def test_awq_refuses_bloom_in_one_line(text, tmp_path):
+    folder = save("Bloom", {"n_layer": 2, "n_head": 4}, tmp_path / "model")
+    with one_line("AWQ has no mapping for bloom"):
+        packed_loss(OTHERS[1], folder, text, tmp_path / "packed")
+
+
+def test_int8_saves_a_model_whose_settings_for_sampling_contradict_each_other(text, tmp_path):
+    folder = save("Llama", {}, tmp_path / "model")
+    (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.5}')
+    assert packed_loss(OTHERS[2], folder, text, tmp_path / "packed") > 0
+
+
+def test_a_group_size_ignores_the_narrow_layer_of_mamba(tmp_path):
+    folder = save("Mamba", STATE_SPACE["Mamba"], tmp_path / "model")
+    config = folders.json_object(folder / "config.json")
+    widths = folders.about(folder, config, Weights(folder).forms())["inputs"]
+    assert (
+        GPTQ.model_copy(update={"group_size": AtMost(at_most=128)}).resolved(widths).columns == 32
+    )

@@ -7,7 +7,7 @@ import torch
 from ptq_dynamics.curvature import spectrum
 from ptq_dynamics.curvature.hessian import LossHessian, gaussian
 from ptq_dynamics.curvature.landscape import flatten
-from ptq_dynamics.curvature.sharpness import top_eigenvalue, trace
+from ptq_dynamics.curvature.sharpness import hutchinson_trace, top_eigenvalue
 from torch import Tensor
 from torch.autograd.functional import hessian
 from torch.func import functional_call
@@ -132,7 +132,7 @@ def test_model_curvature(model, probes, dense):
     leading = spectrum_of(product, len(product.like), 25, tolerance=1e-6, max_iterations=300)
     assert (leading.residuals <= 1e-6).all(), f"{leading.residuals} after {leading.iterations}"
     torch.testing.assert_close(leading.values, exact, rtol=1e-9, atol=0)
-    mean, error = trace(form(product), product.like, 256, seeded())
+    mean, error = hutchinson_trace(form(product), product.like, 256, seeded())
     error, bound = mean - dense.trace().item(), 4 * error
     assert abs(error) < bound, f"trace is off by {error}, four standard errors are {bound}"
     assert bound < 0.1 * torch.linalg.eigvalsh(dense).abs().sum(), f"{bound} tests nothing"
@@ -168,7 +168,7 @@ def test_unlucky_start_traps_power_iteration_but_not_lanczos():
 
 def test_trace_standard_error_is_honest():
     matrix = symmetric(torch.linspace(-2, 7, 30))
-    mean, error = trace(form(matrix.mv), matrix[0], 4000, seeded())
+    mean, error = hutchinson_trace(form(matrix.mv), matrix[0], 4000, seeded())
     # Var z'Az = 2 sum over i != j of A_ij^2 for Rademacher z.
     off = matrix - torch.diag(matrix.diagonal())
     expected = math.sqrt(2 * off.square().sum().item() / 4000)
@@ -192,7 +192,7 @@ def test_parts_of_the_form_are_those_of_the_text(model, probes):
 def test_trace_standard_error_has_both_samples():
     """Text that differs, with vectors that do not matter."""
     parts = torch.tensor([1.0, 2.0, 6.0, 7.0], dtype=torch.float64)
-    mean, error = trace(lambda z: parts, parts[:3], 8, seeded())
+    mean, error = hutchinson_trace(lambda z: parts, parts[:3], 8, seeded())
     assert mean == 4.0
     assert error == pytest.approx(math.sqrt((9 + 4 + 4 + 9) / 3 / 4))
 

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Literal, get_args, get_origin
 
 import pytest
-from ptq_dynamics.base.components import found
+from ptq_dynamics.base.components import kinds_in
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.train.architectures import Architecture
@@ -23,14 +23,14 @@ def made():
 
 
 def test_every_kind_is_used_and_settings_cross_the_job_border_unchanged(made):
-    runs, every = made.site.config.runs, made.trajectories.makers
+    runs, every = made.site.config.runs, made.trajectories.jobs
     settings = [job.settings for name in [*runs.runs, *runs.averages] for job in every(name)]
     used = [*runs.averages.values(), *made.site.config.scale.models.values()]
     for each in settings:
         assert type(each).model_validate_json(each.model_dump_json()) == each
         used += [part for part in vars(each).values() if isinstance(part, Optimizer | Objective)]
     bases = (Optimizer, Architecture, Objective, Average)
-    kinds = {kind for base in bases for kind in found(base.__module__, base)}
+    kinds = {kind for base in bases for kind in kinds_in(base.__module__, base)}
     # Nothing here is trained from what others made.
     assert kinds - {Given} == {*map(type, used)}
 

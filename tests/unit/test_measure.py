@@ -65,25 +65,29 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, r
     assert len(set(found.facts["digests"].values())) == len(points)
 
 
-def test_the_divergence_of_quantized_predictions_is_that_of_their_distributions(
+def test_divergence_and_agreement_of_quantized_predictions_are_those_of_their_distributions(
     workspace, trunk, rtn, blocks, tmp_path
 ):
     place = workspace.beside(tmp_path, None, "trunk")
     job = place.plan.measuring.measure("trunk", "rtn3", "all", 100)
-    built = place.build(job, metrics=({"metric": "kl_divergence"},))
-    found = measurements.read(built.file(VALUES)).set_index("checkpoint_id")
-    assert [*found.index] == [point.id for point in Trajectory([rtn]).checkpoints]
-    for name, row in found.iterrows():
+    built = place.build(job, metrics=({"metric": "kl_divergence"}, {"metric": "top1_agreement"}))
+    assert built.file(LOSSES).read_bytes() == rtn.file(LOSSES).read_bytes()
+    found = measurements.read(built.file(VALUES)).set_index(["checkpoint_id", "metric"])
+    points = Trajectory([rtn]).checkpoints
+    assert [*found.index.unique(0)] == [point.id for point in points]
+    for name in (point.id for point in points):
         folders = trunk.folder / name, rtn.folder / name
         p, q = (
             AutoModelForCausalLM.from_pretrained(folder)(blocks[:, :-1]).logits.double().softmax(-1)
             for folder in folders
         )
-        means = (p * (p / q).log()).sum(-1).mean(1)
-        assert row.metric == "kl_divergence" and row.value == pytest.approx(
-            means.mean().item(), rel=1e-5
-        )
-        assert row.stderr == pytest.approx((means.std() / len(means) ** 0.5).item(), rel=1e-4)
+        expected = {"kl_divergence": (p * (p / q).log()).sum(-1)}
+        expected["top1_agreement"] = (p.max(-1).indices == q.max(-1).indices).double()
+        for metric, tokens_ in expected.items():
+            means, row = tokens_.mean(1), found.loc[name, metric]
+            error = means.std() / len(means) ** 0.5
+            assert row.value == pytest.approx(means.mean().item(), rel=1e-5), metric
+            assert row.stderr == pytest.approx(error.item(), rel=1e-4), metric
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +110,9 @@ def halves(workspace, trunk, tmp_path_factory):
 FULL = {
     "losses": lambda planner: planner.measure("trunk", "fp", "all", 100),
     "gptq": lambda planner: planner.measure("trunk", "gptq3", "all", 100),
+    "rtn": lambda planner: planner.measure("trunk", "rtn3", "all", 100),
+    "awq": lambda planner: planner.measure("trunk", "awq-4bit", "all", 100),
+    "int8": lambda planner: planner.measure("trunk", "int8", "all", 100),
     "sharpness": lambda planner: planner.curvature("trunk", "sharpness", "all", 100),
     "spectrum": lambda planner: planner.curvature("trunk", "spectrum", "all", 100),
     "landscape": lambda planner: planner.landscape("trunk", "gptq3", 2),
@@ -122,13 +129,13 @@ def test_full_precision_is_float32_whatever_the_dtype(halves, name):
 
 
 def test_a_loss_that_is_not_finite_is_one_line(workspace, trunk, tmp_path):
-    """Weights that float16 holds, and activations that it does not."""
+    """Weights that float32 holds, and activations that it does not."""
     place = workspace.beside(tmp_path, None, "trunk")
     folder = tmp_path / place.plan.trajectories.train("trunk").folder
     for point in Trajectory([trunk]).checkpoints:
-        model = AutoModelForCausalLM.from_pretrained(folder / point.id).half()
+        model = AutoModelForCausalLM.from_pretrained(folder / point.id)
         layer = next(iter(models.linear_layers(model).values()))
-        layer.weight.data.sign_().mul_(4e4)
+        layer.weight.data.sign_().mul_(1e38)
         model.save_pretrained(folder / point.id)
     path = folder / "manifest.json"
     path.write_text(manifest.describe(folder, path, trunk.facts).text())
@@ -136,12 +143,23 @@ def test_a_loss_that_is_not_finite_is_one_line(workspace, trunk, tmp_path):
         place.build(place.plan.measuring.measure("trunk", "rtn3", "all", 100))
 
 
-def test_rounded_models_keep_their_dtype(halves, blocks):
-    found = halves[0].build(halves[0].plan.measuring.measure("trunk", "rtn3", "all", 100))
+def test_losses_of_rounded_bfloat16_weights_are_those_of_a_computation_in_float64(halves, blocks):
+    place = halves[0]
+    found = place.build(place.plan.measuring.measure("trunk", "rtn3", "all", 100))
+    source = place.folder / place.plan.trajectories.train("trunk").folder
     for name, losses in load_file(found.file(LOSSES)).items():
-        model = AutoModelForCausalLM.from_pretrained(found.folder / name)
-        assert model.dtype == torch.bfloat16
-        assert torch.equal(torch.from_numpy(losses), models.block_losses(model, blocks, 8)), name
+        model = AutoModelForCausalLM.from_pretrained(source / name, dtype=torch.float64)
+        rounded = models.linear_layers(models.load(found.folder / name))
+        for layer, after in zip(
+            models.linear_layers(model).values(), rounded.values(), strict=True
+        ):
+            groups, ours = (each.weight.data.unflatten(1, (-1, 16)) for each in (layer, after))
+            step = groups.abs().amax(2, keepdim=True) / 3.5
+            codes = (ours.double() / step).round()
+            # Ties may go either way.
+            assert ((groups / step).clamp(-4, 3) - codes).abs().max() < 0.5 + 1e-6
+            layer.weight.data = codes.mul(step).flatten(1)
+        assert abs(losses - own_losses(model, blocks).numpy()).max() < 2e-6, name
 
 
 # Answers to tasks, with a context that five shots fit in

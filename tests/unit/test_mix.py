@@ -34,7 +34,7 @@ def built(here):
 def held_out():
     """The documents that the corpus holds out."""
     found = packages.documented(MAIN["packages"], MAIN["shortest_document"])
-    documents = packages.in_order(found)
+    documents = packages.by_digest(found)
     wanted = {name: MAIN[name] * MAIN["characters_per_token"] for name in HELD_OUT}
     dealt = splits.deal(documents, wanted)
     return [text for name in HELD_OUT for text in dealt[name]]

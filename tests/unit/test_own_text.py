@@ -12,14 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus import splits, tokens
 from ptq_dynamics.corpus.sources.embedded import train_tokenizer
-from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts
+from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts, joined
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import folders
-from transformers import PreTrainedTokenizerFast
+from support import one_line
+from tokenizers.processors import TemplateProcessing
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 LINE = "Some wörds, and more.\n"
 ROWS = "\n".join(json.dumps({"text": LINE}) for _ in range(9))
@@ -61,7 +66,7 @@ def texts(folder, name):
 def test_text_that_cannot_be_read_is_refused_in_one_line(tmp_path, capfd, name, data, words):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(Problem) as caught:
-        list(texts(tmp_path, name).documents())
+        list(texts(tmp_path, name).documents(joined))
     assert words in str(caught.value) and str(tmp_path / name) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not capfd.readouterr().err
@@ -73,14 +78,14 @@ def test_a_name_of_a_table_is_no_pattern(tmp_path):
     for name in ("part*.jsonl", "part-1.jsonl", "part[1].jsonl"):
         (folder / name).write_text(ROWS)
     for name in ("part*.jsonl", "part[1].jsonl"):
-        assert list(texts(folder, name).documents()) == [LINE] * 9
+        assert list(texts(folder, name).documents(joined)) == [LINE] * 9
 
 
 @pytest.mark.parametrize("start", [b"", BOM_UTF8])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path, start, end):
     (tmp_path / "a.txt").write_bytes(start + f"{LINE}\n{LINE}".replace("\n", end).encode())
-    assert list(texts(tmp_path, "a.txt").documents()) == [LINE, LINE]
+    assert list(texts(tmp_path, "a.txt").documents(joined)) == [LINE, LINE]
 
 
 @given(st.lists(st.integers(0, 9), max_size=20), st.tuples(*[st.integers(0, 30)] * 3))
@@ -105,7 +110,7 @@ def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path, between
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "checkpoint/a")
     checkpoint = tmp_path / "checkpoint"
     inputs = {"checkpoint": [manifest.describe(checkpoint, checkpoint / "manifest.json", {})]}
-    every = [each.ids for each in tokenizer.encode_batch_fast(list(source.documents()))]
+    every = [each.ids for each in tokenizer.encode_batch_fast(list(source.documents(joined)))]
     flat, rest = [*chain(*every)], 700
 
     def write(folder, validation):
@@ -120,3 +125,94 @@ def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path, between
     assert write("enough", enough) == [[], flat[:enough], flat[enough:], []]
     with pytest.raises(Problem, match=f"has {len(flat):,} tokens, but {len(flat) + 1:,} are req"):
         write("less", enough + 1)
+
+
+TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+CHAT = [{"role": "user", "content": "Yes?"}, {"role": "assistant", "content": "Well, no."}]
+STRICT = "{{ raise_exception('only users') }}"
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
+def test_chats_are_text_by_the_template_of_the_tokenizer(tmp_path, kind):
+    path = tmp_path / f"chats.{kind}"
+    rows = [{"messages": CHAT, "id": number} for number in range(200)]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif kind == "json":
+        path.write_text(json.dumps(rows))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    files = [asdict(each) for each in folders.listed(tmp_path, path.name.__eq__)]
+    dataset = {"path": f"{tmp_path}", "field": "messages"}
+    source = Texts(folder=str(tmp_path), files=files, dataset=dataset)
+    assert [*source.documents(joined)] == ["Yes?\nWell, no."] * 200
+    tokenizer = train_tokenizer([LINE], 300)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+    def write(folder, template):
+        fast.chat_template = template
+        fast.save_pretrained(tmp_path / f"{folder}/checkpoint/a")
+        place = tmp_path / f"{folder}/checkpoint"
+        inputs = {"checkpoint": [manifest.describe(place, place / "manifest.json", {})]}
+        sizes = {"validation": 100, "calibration": 50, "probe": 0}
+        corpus = OwnCorpus(source="own", vocabulary=300, text=source, **sizes)
+        (out := tmp_path / folder / "out").mkdir()
+        corpus.write(Context("own", corpus, inputs, out, out, Progress("own")))
+        return np.fromfile(out / "validation.bin", "<u2").tolist()
+
+    ids = tokenizer.encode("<user>Yes?<assistant>Well, no.").ids
+    assert write("good", TEMPLATE) == (ids * 9)[:100]
+    for name, template, words in (
+        ("none", None, "chat_template"),
+        ("strict", STRICT, "only users"),
+    ):
+        with one_line("row 1 of data set ", "fits no chat template", words):
+            write(name, template)
+
+
+def test_a_field_that_is_absent_is_named_beside_those_there_are(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"body": LINE, "chat": CHAT}))
+    with one_line("has no text in 'text'", "--field or field (there are: body, chat)"):
+        list(texts(tmp_path, "a.jsonl").documents(joined))
+
+
+@pytest.mark.slow
+def test_losses_of_blocks_with_bos_are_those_of_the_harness(tmp_path):
+    """A text of one block, under a tokenizer that puts BOS before texts, and a random Llama."""
+    ours = train_tokenizer([LINE * 9], 270)
+    ours.add_special_tokens(["<s>"])
+    begin = ours.token_to_id("<s>")
+    ours.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+    shape |= {"num_attention_heads": 2, "max_position_embeddings": 64, "bos_token_id": begin}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=begin + 1, **shape)).eval()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours, bos_token="<s>")
+    tokenizer.save_pretrained(tmp_path / "model/a")
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "a.txt").write_text(LINE)
+    size = len(tokenizer(LINE, add_special_tokens=False)["input_ids"])
+    checkpoint = manifest.describe(tmp_path / "model", tmp_path / "model/manifest.json", {})
+    sizes = {"validation": size, "calibration": 0, "probe": 0}
+    facts, expected = (
+        {},
+        HFLM(pretrained=model, tokenizer=tokenizer, max_length=64, add_bos_token=False),
+    )
+    for bos in (False, True):
+        kind = OwnCorpus.model_construct(
+            source="own", vocabulary=begin + 1, text=texts(text, "a.txt"), bos=bos, **sizes
+        )
+        out = tmp_path / str(bos)
+        out.mkdir()
+        inputs = {"checkpoint": [checkpoint]}
+        facts[bos] = kind.write(Context("corpus", kind, inputs, out, tmp_path, Progress("corpus")))
+        assert facts[bos].get(splits.BEGIN) == ([begin] if bos else None)
+        corpus = manifest.describe(out, out / "manifest.json", facts[bos])
+        block = tokens.blocks(corpus, "validation", size + bos)
+        assert block.shape == (1, size + bos)
+        if bos:
+            found = -size * float(models.block_losses(model, block, 1))
+            (total,) = expected.loglikelihood_rolling(
+                [Instance("loglikelihood_rolling", {}, (LINE,), 0)]
+            )
+            assert found == pytest.approx(total, rel=1e-5)

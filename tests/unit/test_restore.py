@@ -1,7 +1,6 @@
 """Results known but absent: dropped files come back when a job needs them, as they were."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -26,10 +25,7 @@ def built(tmp_path_factory):
 @pytest.fixture
 def toy(built, tmp_path):
     """A copy of it that a test may change."""
-    copy = Toy(tmp_path / "copy")
-    shutil.copytree(built.folder, copy.folder)
-    copy.specs = built.specs
-    return copy
+    return built.copied(tmp_path / "copy")
 
 
 def drop(toy, name, *files):

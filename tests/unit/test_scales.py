@@ -8,7 +8,7 @@ import counts as counting
 import pytest
 from ptq_dynamics.config import counts, load, scales
 from ptq_dynamics.engine.execute import settings_of
-from ptq_dynamics.plan import Plan, build
+from ptq_dynamics.plan import Plan, handlers
 from pydantic_core import to_jsonable_python
 from support import MAKE, ROOT, edit_yaml, one_line, plan
 
@@ -74,7 +74,7 @@ def test_every_job_of_a_scale_can_read_its_specification(scale):
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_scale_that_was_never_built_says_so_wherever_it_is_offered(scale, capsys):
     never = scale not in BUILT
-    build.begin(plan(scale), local=False)
+    handlers.begin(plan(scale), local=False)
     assert (f"{scale} scale: never built" in capsys.readouterr().err) == never
     row = re.search(rf"^\| {scale} \|.*", (ROOT / "README.md").read_text(), re.M)[0]
     assert ("not built yet" in row) == never

@@ -43,7 +43,7 @@ def pair(workspace, corpus, tmp_path_factory):
     """The runs at both seeds, with all that is measured of them."""
     folder = tmp_path_factory.mktemp("seeds")
     built = workspace.beside(folder, planned(folder))
-    built.make(built.plan.figures.collect())
+    built.make(built.plan.tables.collect())
     return built
 
 
@@ -57,13 +57,13 @@ def equal(one, other):
 
 def ends(built, name, seed):
     """Weights of a trajectory's first and last checkpoint."""
-    (manifest,) = map(built.manifest, built.plan.trajectories.makers(name, seed))
+    (manifest,) = map(built.manifest, built.plan.trajectories.jobs(name, seed))
     points = Trajectory([manifest]).checkpoints
     return weights(manifest, points[0]), weights(manifest, points[-1])
 
 
 def test_the_table_holds_the_measurements_of_all_seeds(pair):
-    table = measurements.read(pair.manifest(pair.plan.figures.collect()).file(MEASUREMENTS))
+    table = measurements.read(pair.manifest(pair.plan.tables.collect()).file(MEASUREMENTS))
     assert not table.duplicated(KEY).any()
     assert table.duplicated([column for column in KEY if column != "seed"]).any()
     found = {name: tuple(sorted(set(rows.seed))) for name, rows in table.groupby("trajectory")}
@@ -79,7 +79,7 @@ def test_the_table_holds_the_measurements_of_all_seeds(pair):
 @pytest.mark.parametrize("seed", BOTH)
 def test_what_is_made_of_a_run_is_made_at_its_seed(pair, seed):
     """A cooldown leaves the trunk of its seed; averages and lines are of checkpoints of theirs."""
-    (trunk,) = map(pair.manifest, pair.plan.trajectories.makers("pair", seed))
+    (trunk,) = map(pair.manifest, pair.plan.trajectories.jobs("pair", seed))
     states = [weights(trunk, each) for each in Trajectory([trunk]).checkpoints[-2:]]
     for name, value in ends(pair, "mean", seed)[1].items():
         exact = np.mean([state[name].astype(np.float64) for state in states], axis=0)

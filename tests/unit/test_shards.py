@@ -23,16 +23,16 @@ def test_shards_are_the_whole_to_the_byte(workspace, trunk, branch, tmp_path):
         config = tiny_config(tmp_path / str(size), {"shard": size}, figures=FIGURES)
         sharded = plan("smoke", config, figures=list(FIGURES))
         found[size] = workspace.beside(config.parent, sharded, "trunk", "branch")
-        found[size].make(found[size].plan.figures.collect())
+        found[size].make(found[size].plan.tables.collect())
     one, other = (
-        each.manifest(each.plan.figures.collect()).file(MEASUREMENTS).read_bytes()
+        each.manifest(each.plan.tables.collect()).file(MEASUREMENTS).read_bytes()
         for each in found.values()
     )
     assert one == other
     assert all(name in one.decode() for name in ("sharpness", "weight_mse", *TRAJECTORIES, "rtn3"))
     for name in ("lawa-of-lawa", *TRAJECTORIES[1:]):
         whole, parts = (
-            Trajectory([each.manifest(job) for job in each.plan.trajectories.makers(name)])
+            Trajectory([each.manifest(job) for job in each.plan.trajectories.jobs(name)])
             for each in found.values()
         )
         assert whole.checkpoints == parts.checkpoints

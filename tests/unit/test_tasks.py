@@ -35,7 +35,7 @@ def documents(held_out):
     """Those held out, and others, for the kinds that few of them have."""
     more = [file for file in installed_files("nltk", python_files) if "translate" in str(file)]
     found = [*functions.load(held_out, functions.HELD_OUT)]
-    found += [each for file in more for each in packages.read(file)]
+    found += [each for file in more for each in packages.docstrings(file)]
     return list({each.document: each for each in found}.values())
 
 

@@ -106,38 +106,30 @@ def reference_loss(model, batch):
 
 
 class Reference:
-    """AdamW with decoupled decay (Loshchilov and Hutter) and clipping, in float64."""
+    """AdamW of torch in float64, with clipping, and the decay of matrices set for each update."""
 
     def __init__(self, model, optimizer, clip):
-        self.settings = optimizer
-        self.model, self.clip, self.count = model.double(), clip, 0
-        self.first = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
-        self.second = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        self.settings, self.model, self.clip = optimizer, model.double(), clip
+        groups = ([p for p in model.parameters() if (p.ndim < 2) == low] for low in (False, True))
+        options = {"betas": optimizer.betas, "eps": optimizer.eps, "weight_decay": 0.0}
+        self.adamw = torch.optim.AdamW([{"params": group} for group in groups], **options)
 
     def update(self, batch, rate, peak):
         loss = reference_loss(self.model, batch)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         taken = DECAYS[self.settings.kind](rate, peak, self.settings.weight_decay)
-        names, parameters = zip(*self.model.named_parameters(), strict=True)
-        gradients = torch.autograd.grad(loss, parameters)
-        norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
-        factor = min(1.0, self.clip / norm)
-        beta1, beta2 = self.settings.betas
-        self.count += 1
-        with torch.no_grad():
-            for name, parameter, raw in zip(names, parameters, gradients, strict=True):
-                gradient = raw * factor
-                self.first[name] = beta1 * self.first[name] + (1 - beta1) * gradient
-                self.second[name] = beta2 * self.second[name] + (1 - beta2) * gradient**2
-                mean = self.first[name] / (1 - beta1**self.count)
-                spread = (self.second[name] / (1 - beta2**self.count)).sqrt()
-                decay = taken if parameter.ndim >= 2 else 0.0
-                parameter -= rate * mean / (spread + self.settings.eps) + decay * parameter
-        return loss.item(), norm
+        matrices, vectors = self.adamw.param_groups
+        matrices["lr"] = vectors["lr"] = rate
+        matrices["weight_decay"] = taken / rate
+        self.adamw.step()
+        self.adamw.zero_grad()
+        return loss.item(), float(norm)
 
 
 @pytest.mark.parametrize("clip", [0.05, 1e3], ids=["clipped", "not-clipped"])
 @pytest.mark.parametrize("kind", DECAYS)
-def test_updates_are_those_of_an_explicit_adamw(make, settings, data, kind, clip):
+def test_updates_are_those_of_adamw_in_float64(make, settings, data, kind, clip):
     # eps well above the noise of gradients that are zero in float64, such as of unused tokens.
     optimizer = optimizer_of(settings, kind, eps=1e-6)
     trainer = make(optimizer=optimizer, clip=clip)

@@ -6,17 +6,19 @@ import shutil
 
 import pytest
 from ptq_dynamics.config.loading import scales
-from ptq_dynamics.paper.typeset import compiled, explained
+from ptq_dynamics.paper.typeset import compiled, in_one_line
 from support import ROOT, edit_yaml, one_line, plan
 
 pytestmark = pytest.mark.slow
 
 FIRST = {"says": "a ratio", "unit": "", "value": 2.0684, "low": 1.3, "high": 3.81}
 ALONE = {"says": "a distance", "unit": "", "value": 1.5}
+OPEN = {"says": "over a small divisor", "unit": "", "value": 3.0, "low": 1.2}
 JUDGED = {
     "claims": [
         {"name": "a", "outcome": "agrees", "figures": ["fig04"], "rows": [FIRST, ALONE]},
         {"name": "b", "outcome": "not measured", "figures": ["fig04"], "rows": []},
+        {"name": "c", "outcome": "agrees", "figures": ["fig04"], "rows": [OPEN]},
     ]
 }
 TABLE = (
@@ -36,8 +38,8 @@ def test_a_diagnostic_names_the_place_in_the_text(tmp_path):
     )
     message = 'assertion failed: "claims.al" is no key of numbers'
     place = "paper/sections/front.typ:42"
-    assert explained(told, message, tmp_path) == f'{place}: "claims.al" is no key of numbers'
-    assert explained("", "it is odd", tmp_path) == "paper: it is odd"
+    assert in_one_line(told, message, tmp_path) == f'{place}: "claims.al" is no key of numbers'
+    assert in_one_line("", "it is odd", tmp_path) == "paper: it is odd"
 
 
 @pytest.fixture
@@ -82,6 +84,7 @@ def test_equal_text_gives_equal_bytes_wherever_it_lies(text_of, tmp_path):
         ("whole(1234567)", "1,234,567"),
         ('ratio("a")', "2.07 [1.3, 3.81]"),
         ('ratio("b")', "–"),
+        ('ratio("c")', "3 [1.2, ∞]"),
         ('num("runs.a.peak-rate")', "3·10⁻³"),
         ('num("claims.not-measured")', "1"),
         ('num("rows.without-error")', "1"),

@@ -15,10 +15,10 @@ from subprocess import STDOUT, Popen
 import psutil
 from project import Project
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.plan.build import PAGE
+from ptq_dynamics.plan.handlers import PAGE
 from support import artifacts, differing
 
-KILLS = int(os.environ.get("CHAOS_KILLS") or 3)
+KILLS = int(os.environ.get("KILLS") or 3)
 PLACES = ("figures/smoke", "results/smoke")
 PATIENCE = 900
 FIGURE = "fig04"

@@ -118,31 +118,21 @@ def test_a_job_that_is_killed_once_it_has_published_has_its_result(built, measur
     job = []
     while not path.exists():
         assert process.poll() is None, "the build ended before its job was seen"
-        job = job or running(process.pid, "run")
+        job = job or running(process.pid)
     os.kill(*job, signal.SIGKILL)
     said = process.communicate(timeout=60)[1]
     assert measured.planned(targets=target) == set(), said
     assert not differing(artifacts(built.folder / LOSSES), artifacts(measured.folder / LOSSES))
 
 
-def running(snakemake, module):
-    """Processes of a build that run a module of the engine."""
+def running(snakemake):
+    """Processes of a build that run its jobs."""
     found = []
     for each in psutil.Process(snakemake).children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if each.cmdline()[1:3] == ["-m", f"ptq_dynamics.engine.{module}"]:
+            if each.cmdline()[1:3] == ["-m", "ptq_dynamics.engine.run"]:
                 found.append(each.pid)
     return found
-
-
-def test_the_warm_process_ends_with_the_snakemake_that_was_killed(partial):
-    for path in (partial.folder / "results/smoke").glob("measure/*/*/*/*/record.json"):
-        path.unlink()
-    process, servers = start(partial, partial.command(targets=("figures",))), []
-    wait_until(lambda: servers.extend(running(process.pid, "warm")) or servers, "none is there")
-    process.kill()
-    process.wait()
-    wait_until(lambda: not psutil.pid_exists(servers[0]), "it outlives Snakemake")
 
 
 # Damage

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from shutil import copytree
 from subprocess import PIPE, STDOUT, Popen, run
 
 import pytest
@@ -228,5 +229,35 @@ def test_numbers_are_those_of_the_workflow_where_text_and_settings_are(built, tm
                 (folder / path.name).symlink_to(path)
     done, _ = measure(folder, tmp_path / "out", "--scale", "smoke", "--bits", "4", "--average", "0")
     assert done.returncode == 0, done.stdout + done.stderr
-    ours = {tuple(r[n] for n in COLUMNS) for r in rows_of(tmp_path / "out" / OUTPUTS[2])}
+    rows = rows_of(tmp_path / "out" / OUTPUTS[2])
+    # The page of own checkpoints compares predictions, too.
+    beside = {"kl_divergence", "top1_agreement"}
+    assert beside <= {row["metric"] for row in rows}
+    ours = {tuple(row[n] for n in COLUMNS) for row in rows if row["metric"] not in beside}
     assert len(ours) == 20 and ours <= theirs
+
+
+def test_a_defective_checkpoint_is_on_the_page_and_measured_once_it_is_whole(trained, tmp_path):
+    run_, out = tmp_path / "run", tmp_path / "out"
+    for step in (60, 120):
+        copytree(trained / f"checkpoint-{step}", run_ / f"checkpoint-{step}")
+    weights = run_ / "checkpoint-120/model.safetensors"
+    content = load_file(weights)
+    broken = content | {"model.norm.weight": content["model.norm.weight"] * float("nan")}
+    save_file(broken, weights, metadata={"format": "pt"})
+    options = ("--tokens", "4096", "--bits", "3", "--exclude", "checkpoint-9*")
+    done, _ = measure(run_, out, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page, line = (
+        (out / OUTPUTS[0]).read_text(),
+        f"- {run_}/checkpoint-120 is left out: it has values",
+    )
+    assert line in page and line[2:] in done.stdout and "1 checkpoint of llama" in page
+    # One checkpoint has no neighbours, so a second calibration set shows the scatter.
+    assert "3-bit GPTQ: the error is" in page and "with another calibration set it is" in page
+    save_file(content, weights, metadata={"format": "pt"})
+    done, _ = measure(run_, out, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (out / OUTPUTS[0]).read_text()
+    assert "left out" not in page and "2 checkpoints of llama" in page
+    assert "calibration set it is" not in page

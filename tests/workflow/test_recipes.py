@@ -289,7 +289,7 @@ class Plain(Layout):
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         for metric, quantizer in sheet.data.wanted():
-            panel = sheet.data.over_tokens(metric, quantizer)
+            panel = sheet.data.run_panel(metric, quantizer)
             sheet.add(panel, sheet.data.points(metric, quantizer))
         return sheet.publish()
 ''',

@@ -4,7 +4,7 @@ import csv
 from contextlib import chdir
 
 import pytest
-from browser import MISSING, browser, program
+from browser import MISSING, program, run
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import rerun
 from ptq_dynamics.report.page import PAGE
@@ -14,7 +14,6 @@ RESULTS = "results/smoke"
 TARGETS = ("figures", "report")
 # What HTML and JavaScript could take for something else than text.
 ODD = """</script><b>&amp; "it's" `x` {{ v }} ${u} \u2028 ü"""
-WAIT = "new Promise((done) => setTimeout(done, 200))"
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +29,18 @@ def project(built, tmp_path_factory):
     return copied
 
 
-@pytest.fixture(scope="module")
-def page(project, tmp_path_factory):
-    """The page in a browser."""
+@pytest.fixture
+def ask(project, tmp_path):
+    """What a script returns in the page, with nothing on the console."""
     if program() is None:
         pytest.skip(MISSING)
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
-        opened.open(project.folder / RESULTS / PAGE)
-        yield opened
-        assert opened.troubles() == []
+
+    def do(script):
+        value, said = run(project.folder / RESULTS / PAGE, script, tmp_path)
+        assert said == []
+        return value
+
+    return do
 
 
 def drawn(project, figure):
@@ -46,92 +48,101 @@ def drawn(project, figure):
         return list(csv.DictReader(file))
 
 
-def test_it_opens_without_a_network_or_an_error(page):
-    assert page.troubles() == []
-    assert page.run("document.querySelectorAll('[src]:not([src^=\"data:\"])').length") == 0
-    with pytest.raises(AssertionError, match="Failed to fetch"):
-        page.run("fetch('https://example.org/')")
-    told = page.troubles()
-    assert told and all("Content Security Policy" in each for each in told)
-    page.events.clear()
-
-
-def test_every_figure_is_shown_as_it_was_drawn_with_its_caption(project, page):
-    assert page.run("[...document.querySelectorAll('article')].map((e) => e.id)") == project.chosen
-    for name in project.chosen:
-        image = f"document.querySelector('#{name} img')"
-        assert page.run(f"{image}.decode().then(() => {image}.naturalWidth)") > 500
-        held = page.run(f"atob({image}.src.split(',')[1]).length")
-        assert held == (project.folder / f"figures/smoke/{name}.png").stat().st_size
-    assert page.run("document.querySelector('#fig04 h3').textContent") == f"fig04: {ODD}"
-    assert page.run("document.querySelector('#fig04 figcaption').textContent") == " ".join(
-        ODD.split()
+def test_it_opens_without_a_network(project, ask, tmp_path):
+    assert ask("""return all('[src]:not([src^="data:"])').length""") == 0
+    page, script = (
+        project.folder / RESULTS / PAGE,
+        "return fetch('https://example.org/').catch(String)",
     )
-    assert page.run("document.querySelectorAll('b').length") == 0
+    value, said = run(page, script, tmp_path)
+    assert "Failed to fetch" in value
+    assert said and all("Content Security Policy" in line for line in said)
 
 
-def test_points_are_sorted_by_a_key_and_by_a_click(project, page):
-    page.run("document.querySelector('#fig07 .points').open = true")
-    page.run(WAIT)
-    heads = "[...document.querySelectorAll('#fig07 thead th')]"
-    at = page.run(f"{heads}.findIndex((e) => e.textContent === 'y')")
+def test_every_figure_is_shown_as_it_was_drawn_with_its_caption(project, ask):
+    pictures, bold, *words = ask("""await wait();
+        const sizes = all("article").map((e) => [e.id, e.querySelector("img")])
+            .map(([id, img]) => [id, img.naturalWidth, atob(img.src.split(",")[1]).length]);
+        const words = all("#fig04 h3, #fig04 figcaption").map((e) => e.textContent);
+        return [sizes, all("b").length, ...words];""")
+    assert [name for name, _, _ in pictures] == project.chosen and bold == 0
+    for name, width, size in pictures:
+        assert width > 500
+        assert size == (project.folder / f"figures/smoke/{name}.png").stat().st_size
+    assert words == [f"fig04: {ODD}", " ".join(ODD.split())]
+
+
+def test_points_are_sorted_by_a_key_and_by_a_click(project, ask):
+    before, by_key, order, by_click = ask("""all("#fig07 .points")[0].open = true;
+        await wait();
+        const heads = all("#fig07 thead th");
+        const at = heads.findIndex((e) => e.textContent === "y");
+        const values = () => all("#fig07 tbody tr").map((row) => row.cells[at].textContent)
+            .filter(Boolean).map(Number);
+        const before = values();
+        heads[at].dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+        const sorted = [values(), heads[at].ariaSort];
+        heads[at].click();
+        return [before, ...sorted, values()];""")
     known = sorted(float(row["y"]) for row in drawn(project, "fig07") if row["y"])
-    values = (
-        f"[...document.querySelectorAll('#fig07 tbody tr')].map((row) => row.cells[{at}])"
-        ".map((cell) => cell.textContent).filter(Boolean).map(Number)"
+    assert before != known and by_key == known and order == "ascending"
+    assert by_click == known[::-1]
+
+
+TRACED = """const traced = () => all("#trace li").map((e) => e.dataset.manifest);
+    all("#fig04 .points")[0].open = true;
+    await wait();"""
+
+
+def test_a_point_opens_its_trace(project, ask):
+    manifests = ask(
+        TRACED
+        + """all("#fig04 .points tbody tr")[0].click();
+        for (let count = 0; count < 5; count++) {
+            all("#trace details").forEach((e) => { e.open = true; });
+            await wait();
+        }
+        return traced();"""
     )
-    assert page.run(values) != known
-    page.run(f"{heads}[{at}].focus()")
-    page.press("Enter")
-    assert page.run(f"{heads}[{at}].ariaSort") == "ascending" and page.run(values) == known
-    page.run(f"{heads}[{at}].click()")
-    assert page.run(values) == known[::-1]
-
-
-def test_a_point_opens_its_trace(project, page):
-    page.run("document.querySelector('#fig04 .points').open = true")
-    page.run(WAIT)
-    run = drawn(project, "fig04")[0]["segment"]
-    page.run("document.querySelector('#fig04 .points tbody tr').click()")
-    for _ in range(5):
-        page.run("document.querySelectorAll('#trace details').forEach((e) => { e.open = true; })")
-        page.run(WAIT)
-    found = page.run("[...document.querySelectorAll('#trace li')].map((e) => e.dataset.manifest)")
-    assert found[0] == "figures/smoke/fig04.manifest.json"
-    assert f"{RESULTS}/corpus/main/manifest.json" in found
+    assert manifests[0] == "figures/smoke/fig04.manifest.json"
+    assert f"{RESULTS}/corpus/main/manifest.json" in manifests
     with chdir(project.folder):
         made = Archive.of_scale("smoke").results
-    assert {*found} <= made.keys()
-    others = {path.split("/")[3] for path in found if "/train/" in path or "/measure/" in path}
-    assert others == {run}
-    page.press("Escape")
-    assert not page.run("document.getElementById('trace').open")
-    # A loss in full precision comes from no quantized weights; this one is found in the picture.
+    assert {*manifests} <= made.keys()
+    runs = {path.split("/")[3] for path in manifests if "/train/" in path or "/measure/" in path}
+    assert runs == {drawn(project, "fig04")[0]["segment"]}
+
+
+def test_a_point_is_found_in_the_picture(project, ask):
+    """A loss in full precision, which comes from no quantized weights."""
     rows = drawn(project, "fig04")
     number = next(n for n, row in enumerate(rows) if row["quantizer"] == "fp")
-    page.run(f"""((image, [across, up]) => image.dispatchEvent(new MouseEvent("click", {{
-        clientX: image.getBoundingClientRect().left + across * image.clientWidth + 1,
-        clientY: image.getBoundingClientRect().top + (1 - up) * image.clientHeight - 1,
-    }})))(document.querySelector("#fig04 img"), read("points-fig04").places[{number}])""")
-    page.run(WAIT)
-    value = f"y {rows[number]['y']}, unit nats/token"
-    assert value in page.run("document.querySelector('#trace p').textContent")
-    found = page.run("[...document.querySelectorAll('#trace li')].map((e) => e.dataset.manifest)")
-    assert len(found) == 2 and "/fp/" in found[1]
-    page.press("Escape")
+    words, manifests = ask(
+        TRACED
+        + f"""const image = all("#fig04 img")[0];
+        const [across, up] = read("points-fig04").places[{number}];
+        const place = image.getBoundingClientRect();
+        image.dispatchEvent(new MouseEvent("click", {{
+            clientX: place.left + across * image.clientWidth + 1,
+            clientY: place.top + (1 - up) * image.clientHeight - 1,
+        }}));
+        await wait();
+        return [all("#trace p")[0].textContent, traced()];"""
+    )
+    assert f"y {rows[number]['y']}, unit nats/token" in words
+    assert len(manifests) == 2 and "/fp/" in manifests[1]
 
 
-def test_a_claim_opens_its_numbers(project, page):
+def test_a_claim_opens_its_numbers(project, ask):
     with (project.folder / RESULTS / "tables/claims.csv").open(newline="") as file:
         rows = [*csv.DictReader(file)]
-    names = [row["Claim"] for row in rows if row["Claim"]]
-    assert len(names) == page.run("document.querySelectorAll('.claim').length") > 15
-    shown = page.run("[...document.querySelectorAll('.claim tbody tr')].map((e) => e.innerHTML)")
+    claims, shown, is_open = ask("""all(".claim summary")[0].click();
+        const rows = all(".claim tbody tr").map((e) => e.innerHTML);
+        return [all(".claim").length, rows, all(".claim")[0].open];""")
+    assert claims == len([row for row in rows if row["Claim"]]) > 15 and is_open
     for row, cells in zip(rows, shown, strict=True):
         errors = [head for head in row if head.endswith("(error)") and row[head]]
         assert row["Measured"] in cells and cells.count(" ± ") == len(errors), row
-    page.run("document.querySelector('.claim summary').click()")
-    assert page.run("document.querySelector('.claim').open")
 
 
 def test_it_comes_out_again_and_another_template_makes_it_anew_alone(project, monkeypatch):

@@ -9,6 +9,8 @@ import ast
 import json
 import os
 import random
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +21,8 @@ from project import SEED, SHOWN, Project, named
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.plan.build import PAGE
-from support import edit_yaml, leaves, plan
+from ptq_dynamics.plan.handlers import PAGE
+from support import artifacts, differing, edit_yaml, leaves, plan
 
 FIGURE = "fig04"
 MANY = os.environ.get("EDITS") == "all"
@@ -312,6 +314,31 @@ def test_snakemake_runs_what_is_outdated_and_nothing_after_an_undone_edit(known,
         planned = replace(known.project, **options).planned(targets=("figures",))
         assert planned == named(least), name
     assert known.project.planned(targets=("figures",)) == set()
+
+
+def test_a_copy_without_times_and_notes_loses_nothing_and_equal_bytes_stop_a_rebuild(
+    known, tmp_path
+):
+    """Nor does an edit that makes all measurements fail, and is undone."""
+    options = {"ignore": shutil.ignore_patterns(".*", "*spec.json")}
+    folder = shutil.copytree(
+        known.project.folder, tmp_path / "copy", copy_function=shutil.copyfile, **options
+    )
+    copy, drawn = replace(known.project, folder=folder), ("figures",)
+    assert copy.planned(targets=drawn) == set()
+    before = artifacts(folder / "results")
+    with copy.edited("workflow/ptq_dynamics/measure/measure.py") as (path,):
+        text = path.read_text()
+        path.write_text(text.replace("\ndef run(", "\nassert False\n\n\ndef run(", 1))
+        assert copy.snakemake(targets=drawn).returncode
+        changed = differing(before, artifacts(folder / "results"))
+        assert changed and all(name.endswith(("manifest.json", "spec.json")) for name in changed)
+    assert copy.planned(targets=drawn) == set()
+    with copy.edited("workflow/ptq_dynamics/measure/measure.py") as (path,):
+        path.write_text(text.replace("\ndef run(", "\nassert True\n\n\ndef run(", 1))
+        stages = re.findall(r"^(\S+) .*: done in ", copy.build(targets=drawn), re.M)
+    assert {*stages} == {"measure.measure"}
+    assert not [n for n in differing(before, artifacts(folder / "results")) if "spec" not in n]
 
 
 def test_the_page_of_captions_follows_its_words_and_is_made_again(known):

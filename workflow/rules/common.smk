@@ -9,7 +9,7 @@ sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
-from ptq_dynamics.plan import Plan, build
+from ptq_dynamics.plan import Plan, handlers
 from ptq_dynamics.plan.site import PLACES
 
 ROOT = Path(os.path.relpath(HERE.parent))
@@ -21,11 +21,11 @@ configfile: str(CONFIG / "config.yaml")
 
 
 try:
-    build.prepare(HERE.parent, is_main=workflow.is_main_process)
+    handlers.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = Plan(load(config, CONFIG), ROOT)
     # Words of figures change no job.
     if workflow.is_main_process:
-        build.write_page(plan.site.config.figures, Path(plan.site.pictures))
+        handlers.write_page(plan.site.config.figures, Path(plan.site.pictures))
 except Problem as problem:
     sys.exit(f"error: {problem}")
 
@@ -54,7 +54,7 @@ def spec(kind):
     def specification(wildcards):
         job = planned_by(plan.job, kind, **dict(wildcards.items()))
         if workflow.is_main_process:
-            plan.site.settle(job)
+            plan.site.mark_outdated(job)
         return str(job.paths.spec)
 
     return specification
@@ -90,12 +90,12 @@ def requests(kind, devices=0):
 
 
 onstart:
-    build.begin(plan, local=workflow.local_exec)
+    handlers.begin(plan, local=workflow.local_exec)
 
 
 onsuccess:
-    build.finish(plan)
+    handlers.finish(plan)
 
 
 onerror:
-    build.finish(plan)
+    handlers.finish(plan)

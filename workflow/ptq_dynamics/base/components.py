@@ -19,14 +19,14 @@ C = TypeVar("C", bound=BaseModel)
 
 
 @cache
-def found(package: str, base: type[C]) -> tuple[type[C], ...]:
+def kinds_in(package: str, base: type[C]) -> tuple[type[C], ...]:
     """Return the public concrete subclasses of `base` in a package, in order of their modules."""
     folder, kinds = import_module(package), list[type[C]]()
-    for module in sorted(each.name for each in pkgutil.iter_modules(folder.__path__)):
-        for each in vars(import_module(f"{package}.{module}")).values():
-            own = isinstance(each, type) and each.__module__ == f"{package}.{module}"
-            if own and issubclass(each, base) and not isabstract(each) and each not in kinds:
-                kinds += [] if each.__name__.startswith("_") else [each]
+    for module in sorted(info.name for info in pkgutil.iter_modules(folder.__path__)):
+        for kind in vars(import_module(f"{package}.{module}")).values():
+            own = isinstance(kind, type) and kind.__module__ == f"{package}.{module}"
+            if own and issubclass(kind, base) and not isabstract(kind) and kind not in kinds:
+                kinds += [] if kind.__name__.startswith("_") else [kind]
     return tuple(kinds)
 
 
@@ -42,7 +42,7 @@ class OneOf:
         self, base: type[BaseModel], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         # Types that are made at run time have no static type.
-        kinds: Any = [Annotated[kind, Tag(kind.__name__)] for kind in found(self.package, base)]
+        kinds: Any = [Annotated[kind, Tag(kind.__name__)] for kind in kinds_in(self.package, base)]
         if len(kinds) < 2:
             return handler(kinds[0] if kinds else base)
         kind = reduce(or_, kinds)

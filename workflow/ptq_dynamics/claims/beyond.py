@@ -74,7 +74,7 @@ def _at_equal_loss(
         np.sum([data.at_loss(pair[side], pair, quantizer) for pair in pairs], axis=0)
         for side in (0, 1)
     )
-    return Row(f"{BITS[quantizer]} error at equal loss: {beside}", other / plain)
+    return Row(f"{BITS[quantizer]} error at equal loss: {beside}", data.ratio(other, plain))
 
 
 def architectures(data: "Samples") -> Iterator[Row]:
@@ -86,12 +86,12 @@ def architectures(data: "Samples") -> Iterator[Row]:
     both = [np.maximum(rises[name, Q4], 0) for name in ARCHITECTURES]
     says = "4-bit error: ends of cooldowns / stable run, geometric mean of both architectures"
     yield Row(says, np.prod(both, axis=0) ** 0.5)
-    for (name, quantizer), ratio in rises.items():
+    for (name, quantizer), rise in rises.items():
         label, bits = ARCHITECTURES[name], BITS[quantizer]
-        yield Row(f"{bits} error, {label}: ends of cooldowns / stable run", ratio)
+        yield Row(f"{bits} error, {label}: ends of cooldowns / stable run", rise)
         average, decayed = f"{name}-lawa-20", f"{name}-wsd"
-        ratio = data.end(average, quantizer) / data.end(decayed, quantizer)
-        yield Row(f"{bits} error, {label}: LAWA of 20 / end of decay", ratio)
+        lower = data.end(average, quantizer) / data.end(decayed, quantizer)
+        yield Row(f"{bits} error, {label}: LAWA of 20 / end of decay", lower)
         gap = data.end(average, quantizer, LOSS) - data.end(decayed, quantizer, LOSS)
         yield Row(f"{bits} loss, {label}: LAWA of 20 − end of decay", gap, None, "nats")
 
@@ -132,8 +132,8 @@ def schedule_law(data: "Samples") -> Iterator[Row]:
     """A law that knows the schedule predicts errors of other schedules better than tokens alone."""
     for quantizer, bits in BITS.items():
         for name in ("schedule", "loss"):
-            ratio = data.held_out(LAWFUL, quantizer, name, "tokens")
-            yield Row(f"{bits}, held-out deviation of logarithms: {name} / tokens", ratio)
+            off = data.held_out(LAWFUL, quantizer, name, "tokens")
+            yield Row(f"{bits}, held-out deviation of logarithms: {name} / tokens", off)
         for name in ("tokens", "schedule", "loss"):
             factor = data.held_out(LAWFUL, quantizer, name)
             yield Row(f"{bits}, factor between held-out errors and law of {name}", factor)
@@ -151,8 +151,8 @@ def newer_quantizers(data: "Samples") -> Iterator[Row]:
         yield Row(f"{name} error: ends of cooldowns / stable run", ends[name] / stable[name])
     for name in NEWER:
         yield Row(f"error at the ends of cooldowns: {name} / {Q4}", ends[name] / ends[Q4])
-    ratio = ends["autoround-3bit"] / ends[Q3]
-    yield Row(f"error at the ends of cooldowns: autoround-3bit / {Q3}", ratio)
+    better = ends["autoround-3bit"] / ends[Q3]
+    yield Row(f"error at the ends of cooldowns: autoround-3bit / {Q3}", better)
 
 
 BEYOND = (

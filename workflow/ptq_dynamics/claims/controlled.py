@@ -6,17 +6,24 @@ run. The margin of `alike` is half the published difference between cooldowns an
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from math import isnan
+from math import isnan, log10
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ptq_dynamics.claims.definitions import Claim, Row
 from ptq_dynamics.figures.labels import short
-from ptq_dynamics.measure.names import FULL_PRECISION, INCREASE, LOSS, SHARPNESS, TRACE
+from ptq_dynamics.measure.names import (
+    CARRIED,
+    FULL_PRECISION,
+    INCREASE,
+    LOSS,
+    SHARPNESS,
+    TRACE,
+)
 
 if TYPE_CHECKING:
-    from ptq_dynamics.claims.samples import Samples
+    from ptq_dynamics.claims.samples import Sample, Samples
 
 Q3, Q4 = "gptq-3bit", "gptq-4bit"
 BITS = {Q4: "4-bit", Q3: "3-bit"}
@@ -27,13 +34,19 @@ LATER = RAINBOW[1:]
 RATES = ("wsd-3e-4", "wsd-1e-3", "wsd-3e-3", "wsd-1e-2")
 DECAYS = [f"decay-lambda-{decay}" for decay in ("0.0005", "0.001", "0.005", "0.01", "0.05", "0.1")]
 HORIZONS = ("020", "088", "156", "190")
+LEAST_TOKENS = 20  # per parameter, of horizons that count (Hoffmann et al. 2022)
 GRADIENT = "gradient_norm"
 
 
 def in_decay(data: "Samples", what: str, *measured: str, published: float | None = None) -> Row:
     """Return the ratio of a metric at the ends of the later cooldowns to that of the stable run."""
-    ratio = data.end(LATER, *measured) / data.over(STABLE, *measured)
-    return Row(f"{what}: ends of cooldowns from 36k steps on / stable run", ratio, published)
+    rise = data.end(LATER, *measured) / data.over(STABLE, *measured)
+    return Row(f"{what}: ends of cooldowns from 36k steps on / stable run", rise, published)
+
+
+def rises(data: "Samples", names: Sequence[str]) -> "list[Sample]":
+    """Return 4-bit errors at the ends of cooldowns over those of the stable run at equal tokens."""
+    return [data.ratio(data.end(name, Q4), data.at(STABLE, Q4, end_of=name)) for name in names]
 
 
 def loss_gap(data: "Samples", label: str, name: str, other_label: str, other: str) -> Row:
@@ -66,32 +79,49 @@ def at_equal_loss(
 def rise_in_decay(data: "Samples") -> Iterator[Row]:
     """The 4-bit error rises as the learning rate decays."""
     yield in_decay(data, "4-bit error", Q4, published=1.68)
-    for name, published in zip(RAINBOW, (2.05, 1.88, 1.71, 1.69, 1.69, 1.71), strict=True):
-        ratio = data.end(name, Q4) / data.at(STABLE, Q4, end_of=name)
+    says = "4-bit error: ends of cooldowns from 36k steps on / stable run, each at equal tokens"
+    yield Row(says, data.geometric(rises(data, LATER)), 1.74)
+    published_rises = (2.05, 1.88, 1.71, 1.69, 1.69, 1.71)
+    for name, rise, published in zip(RAINBOW, rises(data, RAINBOW), published_rises, strict=True):
         branch = f"cooldown from {int(name[-3:])}k steps"
-        yield Row(f"4-bit error: {branch} / stable run, at equal tokens", ratio, published)
+        yield Row(f"4-bit error: {branch} / stable run, at equal tokens", rise, published)
+
+
+def schedule_or_tokens(data: "Samples") -> Iterator[Row]:
+    """The schedule changes the 4-bit error more than the tokens of a run's last half do."""
+    tokens = {name: data.number("tokens", name) for name in LATER[1:]}
+    ends = {name: data.end(name, Q4) for name in LATER}
+    twice = data.tenfold(tokens, [ends[name] for name in tokens]) ** log10(2)
+    last = data.geometric(rises(data, LATER[2:]))
+    yield Row("4-bit error: effect of decay / effect of twice the tokens", last / twice, 1.63)
+    yield Row("4-bit error: effect of decay at the last three cooldowns", last, 1.70)
+    yield Row("4-bit error: effect of twice the tokens at the ends of cooldowns", twice, 1.04)
+    grown = data.ratio(ends[LATER[-1]], ends[LATER[0]])
+    both = data.geometric(rises(data, LATER)) / grown
+    yield Row("4-bit error: effect of decay / effect of tokens from 28B on", both, 1.70)
+    yield Row("4-bit error: last end of a cooldown / end at 28B tokens", grown, 1.02)
 
 
 def budget_independence(data: "Samples") -> Iterator[Row]:
     """The 4-bit error at the end of decay does not depend on the token budget."""
-    ratio = data.end(LATER[-2:], Q4) / data.end(LATER[:2], Q4)
-    yield Row("4-bit error: ends at 82B and 100B / ends at 28B and 46B tokens", ratio, 1.03)
-    ratio = data.end(LATER, Q4) / data.end(RAINBOW[0], Q4)
-    yield Row("4-bit error: ends from 28B tokens on / end at 10B", ratio, 1.10)
+    grown = data.end(LATER[-2:], Q4) / data.end(LATER[:2], Q4)
+    yield Row("4-bit error: ends at 82B and 100B / ends at 28B and 46B tokens", grown, 1.03)
+    grown = data.ratio(data.end(LATER, Q4), data.end(RAINBOW[0], Q4))
+    yield Row("4-bit error: ends from 28B tokens on / end at 10B", grown, 1.10)
 
 
 def constant_rate(data: "Samples") -> Iterator[Row]:
     """The 4-bit error rises at a constant rate as well."""
-    grown = data.over(STABLE, Q4) / data.at(STABLE, Q4, share=0.1)
+    grown = data.ratio(data.over(STABLE, Q4), data.at(STABLE, Q4, share=0.1))
     yield Row("4-bit error of the stable run: last third / 10 % of its tokens", grown, 1.32)
-    gained = data.end(LATER[-1], Q4) / data.at(LATER[-1], Q4, share=0)
+    gained = data.ratio(data.end(LATER[-1], Q4), data.at(LATER[-1], Q4, share=0))
     yield Row("4-bit error: end of the last cooldown / its beginning", gained, 1.71)
 
 
 def other_quantizers(data: "Samples") -> Iterator[Row]:
     """AWQ's error rises in decay as GPTQ's does."""
     yield in_decay(data, "AWQ error", "awq-4bit")
-    yield in_decay(data, "LLM.int8 error", "int8")
+    yield in_decay(data, "LLM.int8 error (decides nothing)", "int8")
 
 
 def peak_rate(data: "Samples") -> Iterator[Row]:
@@ -102,6 +132,10 @@ def peak_rate(data: "Samples") -> Iterator[Row]:
         errors = [data.end(name, quantizer) for name in RATES]
         says = f"{BITS[quantizer]} error at the end, per tenfold peak rate"
         yield Row(says, data.tenfold(rates, errors), published)
+    run = "wsd-3e-3"
+    yield Row("4-bit error at the end: rate 3e-3", 100 * data.end(run, Q4), 1.08, "%")
+    carried = data.end(run, FULL_PRECISION, CARRIED)
+    yield Row("loss that the blocks carry at the end: rate 3e-3", carried, None, "nats")
     *_, less, more = RATES
     yield loss_gap(data, f"rate {called(data, more)}", more, called(data, less), less)
 
@@ -112,7 +146,7 @@ def unstable_rates(data: "Samples") -> Iterator[Row]:
     for quantizer, bits in BITS.items():
         less, more = (data.at_loss(name, both, quantizer) for name in both)
         low, high = (called(data, name) for name in both)
-        yield Row(f"{bits} error at equal loss: rate {high} / {low}", more / less)
+        yield Row(f"{bits} error at equal loss: rate {high} / {low}", data.ratio(more, less))
 
 
 def averaging(data: "Samples") -> Iterator[Row]:
@@ -129,6 +163,12 @@ def averaging(data: "Samples") -> Iterator[Row]:
     error = data.end(average, Q3)
     yield Row("3-bit error: LAWA of 20 / end of decay", error / data.end(decayed, Q3), 0.36)
     yield Row("3-bit error: LAWA of 20 / stable run", error / data.over(STABLE, Q3), 0.71)
+    cost = {quantizer: data.end(decayed, quantizer, INCREASE) for quantizer in BITS}
+    gained = cost[Q3] - data.end(average, Q3, INCREASE)
+    behind = data.end(average, full, LOSS) - data.end(decayed, full, LOSS)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        width = 3 + np.log(gained / behind) / np.log(cost[Q3] / cost[Q4])
+    yield Row("bit width below which LAWA of 20 has the lower loss", width, 3.27, "bits")
 
 
 def kumar(data: "Samples") -> Iterator[Row]:
@@ -137,22 +177,47 @@ def kumar(data: "Samples") -> Iterator[Row]:
     grown = {}
     for size, (kind, runs) in product(("70m", "160m"), budgets.items()):
         first, last = (data.end(f"kumar-{size}-{run}", Q3, INCREASE) for run in runs)
-        grown[size, kind] = last / first
-    ratio = grown["160m", "cosine"] / grown["160m", "WSD"]
-    yield Row("growth of the 3-bit δ with the budget, 160M: cosine / WSD", ratio)
-    for (size, kind), sample in grown.items():
-        yield Row(f"3-bit δ, {size.upper()}, {kind}: longest budget / second", sample)
+        grown[size, kind] = first, last
+    (first, last), (wsd_first, wsd_last) = grown["160m", "cosine"], grown["160m", "WSD"]
+    growth = data.ratio(last * wsd_first, first * wsd_last)
+    yield Row("growth of the 3-bit δ with the budget, 160M: cosine / WSD", growth)
+    for (size, kind), (first, last) in grown.items():
+        says = f"3-bit δ, {size.upper()}, {kind}: longest budget / second"
+        yield Row(says, data.ratio(last, first))
 
 
 def cosine(data: "Samples") -> Iterator[Row]:
     """Under cosine schedules the peak rate matters more than the horizon."""
     rates = ("6e-4", "3e-3")
-    errors = {(h, rate): data.end(f"cosine-{h}-{rate}", Q4) for h in HORIZONS for rate in rates}
+    names = {(h, rate): f"cosine-{h}-{rate}" for h in HORIZONS for rate in rates}
+    errors = {at: data.end(name, Q4) for at, name in names.items()}
+    first = [names[h, rates[0]] for h in HORIZONS]
+    sizes = [data.number("tokens_per_parameter", name) for name in first]
+    count = [h for h, size in zip(HORIZONS, sizes, strict=True) if size >= LEAST_TOKENS]
+    counted = f"horizons from {LEAST_TOKENS} tokens per parameter on"
+    says = f"4-bit error: effect of a tenfold peak rate / effect of a tenfold horizon, {counted}"
+    if len(count) < 2:
+        data.missing.append(f"fewer than two {counted}")
+        yield Row(says, data.tenfold({}, []))
+        return
+    over_horizons = [data.geometric([errors[h, rate] for h in count]) for rate in rates]
+    over_rates = [data.geometric([errors[h, rate] for rate in rates]) for h in count]
+    peaks = rates_of(data, [names["190", rate] for rate in rates])
+    tokens = {h: data.number("tokens", names[h, rates[0]]) for h in count}
+    rate, horizon = data.tenfold(peaks, over_horizons), data.tenfold(tokens, over_rates)
+    of_rate, of_horizon = (np.maximum(effect, 1 / effect) for effect in (rate, horizon))
+    yield Row(says, of_rate / of_horizon)
+    yield Row(f"4-bit error, per tenfold peak rate, {counted}", rate)
+    yield Row(f"4-bit error, per tenfold horizon, {counted}", horizon)
+    over_range = over_horizons[0] / over_horizons[-1], over_rates[-1] / over_rates[0]
+    of_rate, of_horizon = (np.maximum(effect, 1 / effect) for effect in over_range)
+    yield Row(f"4-bit error: effect of the rates / of the {counted}", of_rate / of_horizon)
     low, high = (np.sum([errors[h, rate] for h in HORIZONS], axis=0) for rate in rates)
     by_rate = low / high
     last, first = (np.sum([errors[h, rate] for rate in rates], axis=0) for h in ("190", "020"))
     horizon = np.maximum(last / first, first / last)
-    yield Row("4-bit error: effect of the peak rate / effect of the horizon", by_rate / horizon)
+    says = "4-bit error: effect of the peak rate / effect of the horizon, all horizons"
+    yield Row(says, by_rate / horizon)
     both = ("cosine-190-6e-4", "cosine-190-3e-3")
     words = " / ".join(called(data, name) for name in both)
     yield Row(f"4-bit error: peak rate {words}, over four horizons", by_rate)
@@ -172,8 +237,8 @@ def weight_decay(data: "Samples") -> Iterator[Row]:
 
 def adamc(data: "Samples") -> Iterator[Row]:
     """AdamC leaves the 4-bit error as it is."""
-    ratio = data.end("adamc-3e-3", Q4) / data.end("wsd-3e-3", Q4)
-    yield Row("4-bit error at the end: AdamC / AdamW", ratio)
+    changed = data.end("adamc-3e-3", Q4) / data.end("wsd-3e-3", Q4)
+    yield Row("4-bit error at the end: AdamC / AdamW", changed)
     # The AdamW run branches at 80 % of the budget; the AdamC run starts from fresh weights.
     for label, trunk, run, late in (
         ("AdamW", STABLE, "wsd-3e-3", 0.75),
@@ -226,14 +291,15 @@ CONTROLLED = (
     Claim(rise_in_decay, "above", ("fig04",), 1),
     Claim(budget_independence, "alike", ("fig04",), 2, margin=1.3),
     Claim(peak_rate, "below", ("fig06",), 3),
-    Claim(averaging, "below", ("fig07",), 4),
+    Claim(averaging, "below", ("fig07", "fig06"), 4),
     Claim(kumar, "above", ("fig05",), 8),
-    Claim(cosine, "above", ("fig21", "fig22"), 9),
+    Claim(cosine, "above", ("fig21",), 9),
     Claim(weight_decay, "below", ("fig19",), 10),
     Claim(adamc, "alike", ("fig20",), 11, margin=1.3),
     Claim(curvature, "above", ("fig09", "fig26", "minima"), 12),
     Claim(distance, "below", ("fig06", "fig08", "fig25"), 13),
     Claim(other_quantizers, "above", ("fig10",), 14),
+    Claim(schedule_or_tokens, "above", ("fig04",)),
     Claim(constant_rate, "above", ("fig04",)),
     Claim(flatness, "above", ("flatness",)),
     Claim(unstable_rates, "below", ("rates",)),

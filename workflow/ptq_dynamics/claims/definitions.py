@@ -18,12 +18,14 @@ Listed = Annotated[tuple[str, ...], Once]
 
 class Row(NamedTuple):
     """A number of a claim: its description, its sample (`samples.Samples`), the published value if
-    there is one, and its unit. A ratio has no unit."""
+    there is one, and its unit. A ratio has no unit. A `deployed` ratio, of perplexities after
+    quantization, has an outcome of its own."""
 
     says: str
     sample: "Sample"
     published: float | None = None
     unit: str = ""
+    deployed: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ class Claim:
 
 
 class Measured(TypedDict):
-    """A row in claims.json, with an interval if its error is known; `why` says what is unknown.
-    `smallest` is the smallest effect that its claim's test sees."""
+    """A row in claims.json, with an interval if its error is known; `why` says what is unknown. An
+    interval without `high` has no upper end. `smallest` is the smallest effect that its claim's
+    test sees. `outcome` is that of a deployed row."""
 
     says: str
     unit: str
@@ -60,13 +63,13 @@ class Measured(TypedDict):
     value: NotRequired[float]
     low: NotRequired[float]
     high: NotRequired[float]
-    covers: NotRequired[bool]  # whether the interval covers the published value
     smallest: NotRequired[float]
+    outcome: NotRequired[str]
     why: NotRequired[str]
 
 
 class Judged(TypedDict):
-    """A claim in claims.json."""
+    """A claim in claims.json. `seeds_needed` would decide a claim that is unresolved."""
 
     name: str
     number: int | None
@@ -78,6 +81,7 @@ class Judged(TypedDict):
     margin: float
     seeds: list[int]
     outcome: NotRequired[str]
+    seeds_needed: NotRequired[int]
     why: NotRequired[str]
 
 
@@ -113,14 +117,16 @@ class TableQuery(Strict):
     """A table. Kind `claims` has a row for each number of each claim. Other kinds have a row for
     each trajectory of some figures, or only for `branches`. Kind `runs` gives tokens, loss and
     errors at the branch point and at the end. `equal_loss` adds the errors at the highest final
-    loss of the rows. A build of all figures measures all rows under the `quantizers`. Kind `tasks`
-    gives final accuracies and their degradation."""
+    loss of the rows, and `carried` the loss that the blocks carry at the end. A build of all
+    figures measures all rows under the `quantizers`. Kind `tasks` gives final accuracies and their
+    degradation."""
 
     kind: Literal["runs", "tasks", "claims"]
     title: str
     figures: Listed = ()
     branches: bool = False
     equal_loss: bool = False
+    carried: bool = False
     quantizers: Listed = ()
 
 
@@ -148,3 +154,20 @@ class TablesSettings(Strict):
     tables: tuple[Filled, ...]
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
+
+
+class Rung(Strict):
+    """A number of a claim, by its words, and its label in the plot."""
+
+    claim: str
+    number: str
+    label: str
+
+
+class Ladder(Strict):
+    """Numbers over scales, and for a larger scale the two that predict it. `published_at` is the
+    scale of the published values."""
+
+    numbers: tuple[Rung, ...]
+    predictions: dict[str, tuple[str, str]]
+    published_at: str

@@ -54,17 +54,15 @@ def forest(scales: Mapping[str, Sequence[Judged]]) -> Figure:
     return figure
 
 
-def write(figure: Figure, folder: Path) -> None:
-    """Write the plot as PDF and PNG, without dates."""
+def write(figure: Figure, folder: Path, name: str = FOREST) -> None:
+    """Write a plot as PDF and PNG, without dates."""
     for kind in PICTURES:
         undated = {"CreationDate": None} if kind == "pdf" else {}
-        figure.savefig(folder / f"{FOREST}.{kind}", metadata=undated)
+        figure.savefig(folder / f"{name}.{kind}", metadata=undated)
 
 
 def _outcome(claim: Judged) -> str:
-    covers = claim["outcome"] == "agrees" and claim["rows"][0].get("covers")
-    outcome = str(claim["outcome"]).replace("not measured", "–")
-    return f"{outcome}, covers ◇" if covers else outcome
+    return str(claim["outcome"]).replace("not measured", "–")
 
 
 def _expected(axes: Axes, row: float, claim: Judged) -> None:
@@ -80,7 +78,7 @@ def _measured(axes: Axes, row: float, claim: Judged, marker: str, shade: str) ->
     first = next(iter(claim["rows"]), None)
     if claim["outcome"].startswith("not ") or first is None or "low" not in first:
         return
-    ends = first["low"], first["value"], first["high"]
+    ends = first["low"], first["value"], first.get("high", 2 * LIMITS[1])
     low, value, high = (max(end, LIMITS[0] / 2) for end in ends)
     axes.plot([low, high], [row, row], color=shade, linewidth=1.2, solid_capstyle="butt")
     face = shade if claim["outcome"] in ("agrees", "opposes") else "white"

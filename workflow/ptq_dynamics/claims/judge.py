@@ -4,12 +4,15 @@ An interval holds 95 % of the bootstrap replicates. The step-down test of Holm (
 chance of any false outcome in a build at 5 %."""
 
 import json
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
+from ptq_dynamics.claims import deployed
 from ptq_dynamics.claims.beyond import BEYOND, EVERY
 from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap
 from ptq_dynamics.claims.definitions import (
@@ -22,14 +25,17 @@ from ptq_dynamics.claims.definitions import (
     Row,
 )
 from ptq_dynamics.claims.forest import forest, write
-from ptq_dynamics.claims.samples import Sample, Samples
+from ptq_dynamics.claims.samples import FEW, Sample, Samples
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.measurements import Inputs
 
-LEVEL = 0.05
+LEVEL, POWER, MOST_SEEDS = 0.05, 0.8, 1000
+INFINITE = 1e30  # a larger ratio has no finite value
 # Outcomes of a claim in one build.
 AGREES, OPPOSES, UNRESOLVED = "agrees", "opposes", "unresolved"
 NOT_TESTABLE, NOT_MEASURED = "not testable", "not measured"
+# Outcomes of a deployed row, by those of a test of `above`.
+DEPLOYED = {AGREES: "higher", OPPOSES: "lower", UNRESOLVED: UNRESOLVED}
 
 
 def run(context: Context[ClaimsSettings]) -> Mapping[str, object]:
@@ -56,6 +62,7 @@ def read(claim: Claim, figures: Mapping[str, Drawn], inputs: Inputs) -> Bootstra
 def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> list[Judged]:
     """Return every claim with its rows and its outcome, as claims.json holds them."""
     claims, tests = list[Judged](), dict[str, tuple[float, float]]()
+    views, after = dict[str, Samples](), dict[str, tuple[float, float]]()
     for claim in (claim for claim in EVERY if claim.name in settings.claims):
         here = settings.claims[claim.name]
         judged: Judged = {
@@ -74,10 +81,13 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
             judged |= {"outcome": NOT_MEASURED, "why": here.unmeasured}
             continue
         view, rows = Samples(curves(claim), here.seeds, numbers=settings.numbers), judged["rows"]
-        for row in claim.read(view):
+        for row in chain(claim.read(view), deployed.rows(view, claim.name)):
             rows.append(_measured(row, view.missing))
             if len(rows) == 1 and "low" in rows[0]:
-                tests[claim.name] = _chances(row.sample, claim)
+                tests[claim.name] = _chances(row.sample, claim.direction, claim.margin)
+                views[claim.name] = view
+            if row.deployed and "low" in rows[-1]:
+                after[f"{claim.name} {row.says}"] = _chances(row.sample, "above")
             view.missing.clear()
         if claim.in_small is not None and here.miniatures:
             tests.pop(claim.name, None)
@@ -88,11 +98,38 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
     # Expectations beyond the paper are a family of tests of their own.
     beyond = {claim.name for claim in BEYOND}
     families = [{n: tests[n] for n in tests if (n in beyond) == is_in} for is_in in (False, True)]
-    outcomes = _holm(families[0]) | _holm(families[1])
+    outcomes, seen = _holm(families[0]) | _holm(families[1]), _holm(after)
+    read_by = {claim.name: claim for claim in EVERY}
     for judged in claims:
+        name = judged["name"]
         if "outcome" not in judged:
-            judged["outcome"] = outcomes[judged["name"]]
+            judged["outcome"] = outcomes[name]
+            level = LEVEL / len(families[name in beyond])
+            if judged["outcome"] == UNRESOLVED and len(judged["seeds"]) >= FEW:
+                alone = [replace(views[name], seeds=(seed,)) for seed in judged["seeds"]]
+                ratios = [float(next(read_by[name].read(one)).sample[0]) for one in alone]
+                if count := seeds_needed(ratios, level, judged["margin"]):
+                    judged["seeds_needed"] = count
+        for measured in judged["rows"]:
+            if result := seen.get(f"{name} {measured['says']}"):
+                measured["outcome"] = DEPLOYED[result]
     return claims
+
+
+def seeds_needed(ratios: Sequence[float], level: float, margin: float = 1.0) -> int | None:
+    """Return how many seeds would decide, by a t test of the logarithms against 1 or the nearer
+    end of the margin; None if their ratios have no logarithms, or too many are needed."""
+    from scipy.special import nctdtr, stdtrit
+
+    if min(ratios) <= 0 or not all(map(math.isfinite, ratios)) or len({*ratios}) == 1:
+        return None
+    logs = np.log(ratios)
+    effect = abs(abs(logs.mean()) - math.log(margin)) / logs.std(ddof=1)
+    for count in range(2, MOST_SEEDS + 1):
+        limit = stdtrit(count - 1, 1 - level / 2)
+        if nctdtr(count - 1, effect * count**0.5, limit) <= 1 - POWER:
+            return count
+    return None
 
 
 def _measured(row: Row, missing: list[str]) -> Measured:
@@ -100,30 +137,32 @@ def _measured(row: Row, missing: list[str]) -> Measured:
     value, others = float(row.sample[0]), row.sample[1:]
     if not np.isfinite(value):
         return {**stated, "why": missing[0] if missing else "it has no finite value"}
-    if not np.isfinite(others).all() or others.std() <= 1e-12 * abs(value):
+    if np.isnan(others).any() or np.ptp(others) <= 1e-11 * abs(value):
         return {**stated, "value": value, "why": "its error is not known"}
+    others = np.clip(others, -(INFINITE**2), INFINITE**2)
     low, high = np.quantile(others, [LEVEL / 2, 1 - LEVEL / 2])
-    if not low <= value <= high:
+    if not low <= value <= high or low < -INFINITE:
         return {**stated, "why": "its divisor cannot be distinguished from zero"}
-    stated |= {"value": value, "low": float(low), "high": float(high)}
-    if row.published is not None:
-        stated["covers"] = bool(low <= row.published <= high)
+    stated |= {"value": value, "low": float(low)}
+    if high > INFINITE:
+        return {**stated, "why": "its interval has no upper end, as its divisor may be zero"}
+    stated["high"] = float(high)
     # About 3.9 standard errors: the test has a power of 80 % beside twenty other claims.
     return {**stated, "smallest": float(high - low)}
 
 
-def _chances(sample: Sample, claim: Claim) -> tuple[float, float]:
+def _chances(sample: Sample, direction: str, margin: float = 1.0) -> tuple[float, float]:
     """Return p-values for the claimed direction (`alike`: within the margin), and against it."""
-    others, margin = sample[1:], claim.margin
+    others = sample[1:]
 
     def share(held: np.ndarray) -> float:
         return max(float(held.mean()), 1 / REPLICATES)
 
-    if claim.direction == "alike":
+    if direction == "alike":
         outside = max(share(others >= margin), share(others <= 1 / margin))
         return outside, share((others < margin) & (others > 1 / margin))
     above, below = 2 * share(~(others > 1)), 2 * share(~(others < 1))
-    return (above, below) if claim.direction == "above" else (below, above)
+    return (above, below) if direction == "above" else (below, above)
 
 
 def _holm(tests: Mapping[str, tuple[float, float]]) -> dict[str, str]:

@@ -26,8 +26,8 @@ def smollm3(data: "Samples") -> Iterator[Row]:
     """SmolLM3's error doubles along its decay."""
     run = "smollm3-decay"
     for quantizer, published in ((Q3, 1.94), (Q4, 1.92)):
-        ratio = data.end(run, quantizer) / data.at(run, quantizer, share=0)
-        yield Row(f"{BITS[quantizer]} error: end of decay / its beginning", ratio, published)
+        rise = data.ratio(data.end(run, quantizer), data.at(run, quantizer, share=0))
+        yield Row(f"{BITS[quantizer]} error: end of decay / its beginning", rise, published)
     gap = data.end(run, FULL_PRECISION, LOSS) - data.at(run, FULL_PRECISION, LOSS, share=0)
     yield Row("loss in full precision: end of decay − its beginning", gap, -0.11, "nats")
 
@@ -38,12 +38,13 @@ def olmo2(data: "Samples") -> Iterator[Row]:
     end = np.sum([data.end(f"olmo2-{size}", Q3) for size in SIZES], axis=0)
     after = np.sum([data.end(ingredients(size), Q3) for size in SIZES], axis=0)
     says = "3-bit error, sum of four sizes: ends of stage 2 / end of stage 1 (paper: no 7B)"
-    yield Row(says, after / end, 1.25)
-    yield Row("3-bit error, sum of four sizes: end of stage 1 / its beginning", end / first, 3.12)
-    larger = data.end("olmo2-32b", Q3) / data.end("olmo2-1b", Q3)
+    yield Row(says, data.ratio(after, end), 1.25)
+    says = "3-bit error, sum of four sizes: end of stage 1 / its beginning"
+    yield Row(says, data.ratio(end, first), 3.12)
+    larger = data.ratio(data.end("olmo2-32b", Q3), data.end("olmo2-1b", Q3))
     yield Row("3-bit error at the end of stage 1: 32B / 1B", larger, 0.52)
     for size in ("7b", "13b", "32b"):
-        soup = data.end(f"olmo2-{size}-soup", Q3) / data.end(ingredients(size), Q3)
+        soup = data.ratio(data.end(f"olmo2-{size}-soup", Q3), data.end(ingredients(size), Q3))
         yield Row(f"3-bit error: soup of {size.upper()} / its ingredients", soup)
 
 
@@ -58,15 +59,15 @@ def post_training(data: "Samples") -> Iterator[Row]:
         "pre-training": "smollm3-decay",
     }
     for one, other in (("released model", "mid-training"), *pairwise(stages)):
-        ratio = data.end(stages[one], Q3) / data.end(stages[other], Q3)
-        yield Row(f"3-bit error: {one} / {other}", ratio)
+        lower = data.ratio(data.end(stages[one], Q3), data.end(stages[other], Q3))
+        yield Row(f"3-bit error: {one} / {other}", lower)
 
 
 def accuracy_follows_loss(data: "Samples") -> Iterator[Row]:
     """Stages of SmolLM3 that lose more loss lose more accuracy."""
     most, least = "smollm3-mid", data.any("smollm3-main", "smollm3-released")
-    ratio = data.end(most, Q3, DEGRADATION) / data.end(least, Q3, DEGRADATION)
-    yield Row("3-bit degradation of the accuracy: mid-training / released model", ratio)
+    lost = data.ratio(data.end(most, Q3, DEGRADATION), data.end(least, Q3, DEGRADATION))
+    yield Row("3-bit degradation of the accuracy: mid-training / released model", lost)
 
 
 def apertus_and_amber(data: "Samples") -> Iterator[Row]:
@@ -74,13 +75,13 @@ def apertus_and_amber(data: "Samples") -> Iterator[Row]:
     for quantizer in (Q3, Q4):
         bits = BITS[quantizer]
         ends = [data.at("apertus-decay", quantizer, share=share) for share in (0, 1)]
-        yield Row(f"{bits} error of Apertus: end of decay / its beginning", ends[1] / ends[0])
-        ratio = data.end("amber", quantizer) / data.at("amber", quantizer, share=0.5)
-        yield Row(f"{bits} error of Amber: end of its cosine / middle", ratio)
+        yield Row(f"{bits} error of Apertus: end of decay / its beginning", data.ratio(*ends[::-1]))
+        rise = data.ratio(data.end("amber", quantizer), data.at("amber", quantizer, share=0.5))
+        yield Row(f"{bits} error of Amber: end of its cosine / middle", rise)
         runs = ("apertus", "amber")
         early = [data.over(run, quantizer, shares=(0, 0.25), end_of="amber") for run in runs]
         says = f"{bits} error over the first quarter of Amber's tokens: Apertus / Amber"
-        yield Row(says, early[0] / early[1])
+        yield Row(says, data.ratio(*early))
 
 
 def opensci(data: "Samples") -> Iterator[Row]:
@@ -88,10 +89,10 @@ def opensci(data: "Samples") -> Iterator[Row]:
     runs = ("opensci-1.3b-decay", "opensci-1.7b-decay")
     first = np.sum([data.at(run, Q4, share=0) for run in runs], axis=0)
     end = np.sum([data.end(run, Q4) for run in runs], axis=0)
-    yield Row("4-bit error, sum of two sizes: end of decay / its beginning", end / first)
+    yield Row("4-bit error, sum of two sizes: end of decay / its beginning", data.ratio(end, first))
     for run in runs:
-        ratio = data.end(run, Q4) / data.at(run, Q4, share=0)
-        yield Row(f"4-bit error of {run[8:12].upper()}: end of decay / its beginning", ratio)
+        rise = data.ratio(data.end(run, Q4), data.at(run, Q4, share=0))
+        yield Row(f"4-bit error of {run[8:12].upper()}: end of decay / its beginning", rise)
 
 
 def rate_of_7b(data: "Samples") -> Iterator[Row]:

@@ -12,6 +12,7 @@ from math import ceil, floor, nan
 import numpy as np
 import pandas as pd
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap, NotMeasured, random, weights
 from ptq_dynamics.figures import law
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, QUANTIZATION_ERROR
@@ -171,11 +172,25 @@ class Samples:
 
     def distance(self, name: str, quantizer: str) -> Sample:
         """Return how far quantization moves the final weights of the first seed; no error."""
-        planes = self.curves.inputs.get(f"landscape {name} {quantizer}")
+        planes = self.curves.inputs.get(needs.landscape(name, quantizer))
         if not planes:
             self.missing.append(f"the distance of {name} under {quantizer} is not measured")
             return NOTHING
         return np.full(REPLICATES, float(planes[0].facts["distance_quantized"]))
+
+    @staticmethod
+    def ratio(above: Sample, under: Sample) -> Sample:
+        """Return a ratio whose replicates are infinite where the divisor is not positive, so that
+        their percentiles are the ends of Fieller's set."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            quotient = np.where(under <= 0, np.copysign(np.inf, above), above / under)
+            quotient[0] = above[0] / under[0]
+        return np.where(np.isnan(above) | np.isnan(under), np.nan, quotient)
+
+    @staticmethod
+    def geometric(samples: Sequence[Sample]) -> Sample:
+        """Return the geometric mean; smaller values than `law.SMALLEST` count as this."""
+        return np.asarray(np.exp(np.log(np.maximum(samples, law.SMALLEST)).mean(axis=0)))
 
     @staticmethod
     def tenfold(numbers: Mapping[str, float], values: Sequence[Sample]) -> Sample:

@@ -6,6 +6,7 @@ from itertools import chain
 
 import numpy as np
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.claims.bootstrap import Bootstrap
 from ptq_dynamics.claims.definitions import CLAIMS, Filled, Judged, Measured, TablesSettings
 from ptq_dynamics.claims.formats import FORMATS, Cell, Number, Table
@@ -21,7 +22,7 @@ BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
 def run(context: Context[TablesSettings]) -> Mapping[str, object]:
     """Write every table in every format; the fact is the number of rows by table."""
     settings = context.settings
-    judged = json.loads(context.input("claims").file(CLAIMS).read_text(encoding="utf-8"))
+    judged = json.loads(context.input(needs.CLAIMS).file(CLAIMS).read_text(encoding="utf-8"))
     rows, draws = dict[str, int](), dict[str, tuple[str, ...]]()
     for name, sets in (p for t in settings.tables for row in t.rows for p in row.draws.items()):
         draws[name] = max(draws.get(name, ()), sets, key=len)
@@ -50,17 +51,22 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
             columns[f"Loss, {place}"] = place, names.FULL_PRECISION
         for shown in filled.columns:
             columns[f"{called[shown.name]} error (%), {place}"] = place, shown.name
+    if filled.table.carried:
+        columns["Carried by the blocks (nats), end"] = END, names.CARRIED
     rows = list[list[Cell]]()
     for row in filled.rows:
         samples = Samples(curves, row.seeds)
         tokens = curves.of(row.name, names.LOSS, names.FULL_PRECISION, row.seeds[0]).tokens[-1]
         rows.append([row.curve, row.name, int(tokens) if np.isfinite(tokens) else None])
         for place, quantizer in columns.values():
-            known = quantizer in (names.FULL_PRECISION, *row.draws)
+            known = quantizer in (names.FULL_PRECISION, names.CARRIED, *row.draws)
             if not known or (place == BEFORE and row.name not in branches):
                 rows[-1].append(None)
             elif place == LEVEL:
                 rows[-1].append(_number(100 * samples.at_loss(row.name, names_, quantizer)))
+            elif quantizer == names.CARRIED:
+                carried = samples.end(row.name, names.FULL_PRECISION, names.CARRIED)
+                rows[-1].append(_number(carried))
             else:
                 is_loss = quantizer == names.FULL_PRECISION
                 metric = names.LOSS if is_loss else names.QUANTIZATION_ERROR
@@ -99,15 +105,20 @@ def of_claims(title: str, judged: Sequence[Judged]) -> Table:
     rows = list[dict[str, Cell]]()
     for claim in judged:
         about = {"No.": str(claim["number"] or ""), "Claim": claim["says"]}
-        about["Outcome"] = claim["outcome"] + (f" ({claim['why']})" if "why" in claim else "")
+        seeds = claim.get("seeds_needed", "")
+        why = claim.get("why") or (seeds and f"about {seeds} seeds would decide")
+        about["Outcome"] = claim["outcome"] + (f" ({why})" if why else "")
         empty: Measured = {"says": "", "unit": "", "published": None}
-        for row in claim["rows"] or [empty]:
+        for place, row in enumerate(claim["rows"] or [empty]):
             numbers = {"Published": row["published"], "Measured": row.get("value")}
             numbers |= {"From": row.get("low"), "To": row.get("high")}
             numbers |= {"Smallest effect seen": row.get("smallest")}
+            if outcome := row.get("outcome"):
+                about = {**about, "Outcome": f"deployed: {outcome}"}
             rows.append({**about, "Number": row["says"], "Unit": row["unit"] or "ratio"})
             rows[-1] |= {head: None if n is None else Number(n) for head, n in numbers.items()}
-            covers = "covers the published value" if row.get("covers") else ""
-            rows[-1]["Remark"] = row.get("why", "") or covers
+            is_alike = claim["expected"] == "alike" and place == 0 and "low" in row
+            excluded = is_alike and not row.get("low", 0) <= 1 <= row.get("high", np.inf)
+            rows[-1]["Remark"] = row.get("why", "") or "no change is excluded" * excluded
             about = dict.fromkeys(about, "")
     return Table(title, [*rows[0]] if rows else [], [[*row.values()] for row in rows])

@@ -87,4 +87,4 @@ def _enter_project(context: typer.Context, print_version: Version = False) -> No
         home = next(above, here)
         context.obj = here.relative_to(home)
         os.chdir(home)
-    checkout.check(Path())
+    checkout.require_own(Path())

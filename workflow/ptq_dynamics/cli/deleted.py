@@ -21,7 +21,7 @@ Shards = Set[tuple[str, str]]  # names of trajectories, and ids of their checkpo
 def linked(results: Path, source: Local) -> Iterator[dict[str, Any]]:
     """Yield checkpoints, as settings, that were linked from a folder which has them no more."""
     folder = Path(source.folder).resolve()
-    present = folders.checkpoints(folder, source.step)
+    present = folders.checkpoints(folder, source.step, source.exclude)
     times = {step or 0: (path / CONFIG).stat().st_mtime_ns for path, step in present.items()}
     for path in sorted(results.glob(f"*/{RECORD}")):
         with suppress(Problem):
@@ -31,6 +31,7 @@ def linked(results: Path, source: Local) -> Iterator[dict[str, Any]]:
                 step, when = each["checkpoint"]["step"], max(f["changed"] for f in each["files"])
                 # A folder that was trained in again has other checkpoints than the records tell.
                 is_of_run = step not in times and step < max(times)
+                is_of_run &= not folders.is_excluded(each["subfolder"], source.exclude)
                 is_of_run &= all((at < step) == (time < when) for at, time in times.items())
                 if is_of_run and not (folder / each["subfolder"]).exists():
                     # Links to nothing are no damage once they are dropped.

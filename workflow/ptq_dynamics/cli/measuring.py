@@ -12,6 +12,10 @@ from ptq_dynamics.cli.options import SEVERAL, words
 Number = int | None
 Text = str | None
 Words = list[str] | None
+METHODS = (
+    "gptq rtn awq (2 to 8 bits); nvfp4 nvfp4-weights mxfp4 q4_0 q4_1 gguf-mxfp4 (4 bits); "
+    "q5_0 q5_1 (5 bits); fp8 int8 q8_0 (8 bits); others of config/quantizers.yaml"
+)
 
 
 def measure(
@@ -24,12 +28,15 @@ def measure(
     ] = None,
     revisions: Annotated[Text, Option(help="branches of OWNER/NAME, as 'step*'")] = None,
     step: Annotated[Text, Option(help=r"names of folders; a group is the step: 's-(\d+)'")] = None,
-    methods: Annotated[Words, Option(help=f"gptq rtn awq int8; {SEVERAL}; default: gptq")] = None,
-    bits: Annotated[Words, Option(help=f"from 2 to 8; {SEVERAL}; default: '4 3'")] = None,
+    methods: Annotated[Words, Option(help=f"{METHODS}; {SEVERAL}; default: gptq")] = None,
+    bits: Annotated[Words, Option(help=f"of gptq rtn awq; {SEVERAL}; default: '4 3'")] = None,
     average: Annotated[Number, Option(help="checkpoints in each average; default: 5")] = None,
-    curvature: Annotated[bool, Option("--curvature", help="also sharpness, and trace")] = False,
+    curvature: Annotated[bool, Option("--curvature", help="also eigenvalue and trace")] = False,
     tasks: Annotated[Words, Option(help=f"of config/tasks.yaml, for accuracy; {SEVERAL}")] = None,
     text: Annotated[Text, Option(help="file, folder or data set; default: docstrings")] = None,
+    field: Annotated[
+        Text, Option(help="field of --text, with text or chats; default: text")
+    ] = None,
     tokens: Annotated[Number, Option(help="validation tokens; default: 32768")] = None,
     context: Annotated[Number, Option(min=2, help="tokens in a block; default: 512")] = None,
     batch: Annotated[Number, Option(min=1, help="blocks in memory at once; default: 4")] = None,
@@ -37,7 +44,13 @@ def measure(
     lr: Annotated[Text, Option(help="CSV file with step and lr, a rate, or trainer_state")] = None,
     every: Annotated[Number, Option(help="measure one checkpoint in so many")] = None,
     last: Annotated[Number, Option(help="measure so many checkpoints at the end")] = None,
+    exclude: Annotated[
+        Words, Option(help=f"names to leave out, as 'checkpoint-5*'; {SEVERAL}")
+    ] = None,
     skip: Annotated[bool, Option("--skip", help="leave out matrices that methods refuse")] = False,
+    no_bos: Annotated[
+        bool, Option("--no-bos", help="blocks without BOS; with --scale too")
+    ] = False,
     keep: Annotated[bool, Option("--keep", help="keep the weights of averages")] = False,
     jobs: Annotated[Number, Option(min=1, help="jobs at once; default: as memory allows")] = None,
     watch: Annotated[bool, Option("--watch", help="measure new checkpoints as they come")] = False,
@@ -50,36 +63,44 @@ def measure(
     """Measure how your own checkpoints change under quantization.
 
     Example: ptq-dynamics measure ~/runs/mine --last 4"""
-    from ptq_dynamics.cli import own, project, watching
+    from ptq_dynamics.cli import own, own_scale, project, watching
     from ptq_dynamics.cli.places import claimed, names_of
 
     workflow_profile, runs = chosen.profile(profile), names_of(places, words(names))
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
-    asked = words(methods), words(bits), words(tasks)
-    source = text or (f"scale {scale}" if scale else "docstrings")
+    quantizers = own_scale.quantizers(words(methods), words(bits))
+    named = text or (f"scale {scale}" if scale else "docstrings")
 
     def once() -> None:
         with claimed(out, places, runs) as root:
             options = {"rate": project.rate(root, lr), "tokens_per_step": tokens_per_step}
             options |= {"every": every, "last": last, "skip": skip}
+            options["bos"] = not (no_bos or scale)
             given = {key: value for key, value in options.items() if value is not None}
-            keys = zip(project.keys(runs), places, strict=True)
-            entries = [project.checkpoints(root, *of, revisions, step) | given for of in keys]
-            settings = project.scale(
+            entries, left = dict[str, own_scale.Yaml](), list[str]()
+            for key, place in zip(project.keys(runs), places, strict=True):
+                source = root, key, place, revisions, step, words(exclude)
+                entries[key] = project.checkpoints(*source) | given
+                left += project.complete(root, key, entries[key])
+            is_lone = all(project.kept(root, *of)[1] == 1 for of in entries.items())
+            settings = own_scale.scale(
                 root,
                 scale,
                 text,
+                field,
                 tokens,
-                asked[2],
+                words(tasks),
                 curvature=curvature,
+                # The scatter of one checkpoint is that between two calibration sets.
+                draws=2 if is_lone and scale is None and not watch else 1,
                 context=context,
                 batch=batch,
                 keep=keep,
             )
             project.write(
                 root,
-                dict(zip(runs, entries, strict=True)),
-                project.quantizers(*asked[:2]),
+                dict(zip(runs, entries.values(), strict=True)),
+                quantizers,
                 settings,
                 average=average,
                 metrics=metrics,
@@ -87,7 +108,7 @@ def measure(
                 grows=watch,
             )
             with chdir(root):
-                files = own.measure(workflow_profile, source, jobs)
+                files = own.measure(workflow_profile, named, jobs, left)
             print("written:", ", ".join(str(root / file) for file in files), flush=True)
 
     if watch:

@@ -8,10 +8,12 @@ from pathlib import Path
 import psutil
 from pandas import DataFrame
 
+from ptq_dynamics.base.checkpoints import ROUTER
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.project import FIGURE, RUN, SCALE
 from ptq_dynamics.config import read_yaml
+from ptq_dynamics.corpus.splits import BEGIN
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.lease import visible
 from ptq_dynamics.engine.record import Record
@@ -25,11 +27,23 @@ from ptq_dynamics.train.architectures.given import Given
 
 REPORT = Path("README.md")
 SHARE = 0.9  # of a GPU's memory that jobs may fill
+# Tables of metrics on the page: words, columns of the index, factor and format.
+BESIDE: dict[str, tuple[str, list[str], int, str]] = {
+    "kl_divergence": ("KL divergence from full precision (nats per token)", [], 1, ".4g"),
+    "top1_agreement": (
+        "Tokens whose most probable prediction is that of full precision, in per cent",
+        [],
+        100,
+        ".2f",
+    ),
+    ACCURACY: ("Accuracy in per cent", ["task"], 100, ".1f"),
+}
 
 
-def measure(profile: Path, text: str, jobs: int | None) -> list[Path]:
+def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list[Path]:
     """Measure missing or outdated checkpoints of the project in this folder, in so many `jobs` at
-    once; print the finding. Return the written files."""
+    once; print the finding. The page has the lines `left` on models that are not measured. Return
+    the written files."""
     plan = chosen.plan()
     figure, runs = plan.figures.figure(FIGURE), plan.site.config.families.own
     quantizers = [*dict.fromkeys(series.quantizer for series in figure.settings.series)]
@@ -38,19 +52,17 @@ def measure(profile: Path, text: str, jobs: int | None) -> list[Path]:
         points, shape = plan.site.planned[run].measured, plan.site.planned[run].shape
         assert isinstance(shape.model, Given)
         tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
-        parts.append(
-            f"{len(points)} checkpoints of {shape.model.name} ({shape.model.total:,} parameters)"
-        )
-    about = (
-        f"{' and '.join(parts)}, each in {', '.join(quantizers)}, on {tokens:,} tokens of {text}"
-    )
+        count = f"{len(points)} checkpoint{'s' * (len(points) > 1)}"
+        parts.append(f"{count} of {shape.model.name} ({shape.model.total:,} parameters)")
+    about = f"{' and '.join(parts)}, each in {', '.join(quantizers)}"
+    about += f", on {tokens:,} tokens of {text}"
     about += f" in blocks of {shape.context:,}"
     print(about)
     if gone := [each.subfolder for run in runs.values() for each in run.deleted]:
         about += f". {', '.join(gone)} were deleted after they had been measured"
     if any(finding.state != "up to date" for finding in find(plan, plan.last())):
         _build(plan, profile, jobs)
-    print(f"\n{_report(plan, figure, f'{about}.')}\n")
+    print(f"\n{_report(plan, figure, f'{about}.', left)}\n")
     return [REPORT, Path(plan.site.results, MEASUREMENTS)]
 
 
@@ -105,16 +117,16 @@ def _fitting(records: Collection[Record], plan: Plan) -> int:
     return max(1, int(fitting))
 
 
-def _report(plan: Plan, figure: Job, about: str) -> str:
+def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     """Write a page with picture, finding, settings and numbers; return finding and settings."""
     site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])
     table = measurements.read(Path(site.results) / MEASUREMENTS)
+    labels = {members[0]: name for name, members in site.config.figures[FIGURE].curves.items()}
+    order = {trajectory: place for place, trajectory in enumerate(labels)}
+    table = table.sort_values("trajectory", key=lambda names: names.map(order), kind="stable")
     is_full = table.quantizer == FULL_PRECISION
     metric = is_full.map({True: "loss", False: "quantization_error"})
     shown = table[table.metric == metric].assign(what=table.quantizer.where(~is_full, "loss"))
-    labels = {members[0]: name for name, members in site.config.figures[FIGURE].curves.items()}
-    order = {trajectory: place for place, trajectory in enumerate(labels)}
-    shown = shown.sort_values("trajectory", key=lambda names: names.map(order), kind="stable")
     key = ["trajectory", "checkpoint_id"]
     values = shown.pivot_table(index=key, columns="what", values="value", sort=False)
     places = shown.drop_duplicates(key).set_index(key)[["step", "tokens", "lr", "phase"]]
@@ -129,28 +141,47 @@ def _report(plan: Plan, figure: Job, about: str) -> str:
     text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
-    words += "\n\n" + " ".join([about, *_settings(plan, table[~is_full])])
+    words += "\n\n" + " ".join([about, _begin(plan), *_settings(plan, table[~is_full])])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
-    right = table[table.metric == ACCURACY]
-    if len(right):
-        percent = (100 * right[column] for column in ("value", "stderr"))
-        cells = [f"{a:.1f} ± {b:.1f}" for a, b in zip(*percent, strict=True)]
-        right = right.assign(cell=cells, trajectory=right.trajectory.map(labels))
-        scores = right.set_index([*key, "task", "quantizer"]).cell.unstack()
-        parts += ["Accuracy in per cent, ± one standard error:", f"```\n{scores.to_string()}\n```"]
+    parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
+    for beside, (what, index, factor, form) in BESIDE.items():
+        rows = table[table.metric == beside]
+        if not len(rows):
+            continue
+        pairs = zip(factor * rows.value, factor * rows.stderr, strict=True)
+        cells = [f"{mean:{form}} ± {error:{form}}" for mean, error in pairs]
+        rows = rows.assign(cell=cells, trajectory=rows.trajectory.map(labels))
+        wide = rows.pivot(index=[*key, *index], columns="quantizer", values="cell")
+        wide = wide.loc[rows.set_index([*key, *index]).index.unique(), [*rows.quantizer.unique()]]
+        parts += [f"{what}, ± one standard error:", f"```\n{wide.to_string()}\n```"]
     write_atomically(REPORT, "\n\n".join(parts) + "\n")
     return words
+
+
+def _begin(plan: Plan) -> str:
+    """Return a sentence on the tokens with which blocks of text begin."""
+    facts = manifest.read(plan.trajectories.corpus(RUN).paths.manifest).facts
+    if BEGIN not in facts:
+        return "Blocks begin without BOS."
+    if not facts[BEGIN]:
+        return "Blocks begin without BOS, because the tokenizer adds none."
+    return f"Each block begins with BOS (token {', '.join(map(str, facts[BEGIN]))})."
 
 
 def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
     """Yield a sentence on each quantizer, and on the matrices that it left in full precision."""
     *_, last = plan.site.planned[RUN].shards
+    kinds = plan.site.config.quantizers
     for one in table.drop_duplicates("quantizer").to_dict("records"):
         job = plan.measuring.measure(RUN, one["quantizer"], last, plan.measuring.seed(RUN))
         method = METHODS.get(one["method"], one["method"].upper())
         words = f"{one['quantizer']} is {method} with {one['bits']} bits"
         if isinstance(size := one["group_size"], int):
             words += f" and groups of {size} weights"
+        words += ", with another calibration set" * (
+            getattr(kinds[one["quantizer"]], "draw", 1) > 1
+        )
         for left in list(manifest.read(job.paths.manifest).facts.get("left_out", {}).values())[:1]:
-            words += f"; {len(left)} matrices stay in full precision, such as {left[0]}"
+            kind = "routers" if all(map(ROUTER.search, left)) else "matrices"
+            words += f"; {len(left)} {kind} stay in full precision, such as {left[0]}"
         yield f"{words}."

@@ -2,14 +2,18 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.definitions import CLAIMS, FOREST
+from ptq_dynamics.claims.definitions import CLAIMS, FOREST, Judged, Ladder
 from ptq_dynamics.claims.forest import forest, write
+from ptq_dynamics.claims.formats import as_csv, as_markdown
+from ptq_dynamics.claims.ladder import LADDER, Point, plot, points, table
 from ptq_dynamics.cli import chosen
+from ptq_dynamics.config import read
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.released import folders
@@ -28,8 +32,13 @@ def update() -> None:
     if earlier is None:
         raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
     scales = released_scales()
-    outcomes = (judged(folders(scale)[0], "release", scale) for scale in scales)
-    write(forest({outcome["scale"]: outcome["claims"] for outcome in outcomes}), TOGETHER)
+    outcomes = {scale: judged(folders(scale)[0], "release", scale) for scale in scales}
+    write(forest({each["scale"]: each["claims"] for each in outcomes.values()}), TOGETHER)
+    over = rungs({scale: outcome["claims"] for scale, outcome in outcomes.items()})
+    if over:
+        write(plot(over), TOGETHER, LADDER)
+        (TOGETHER / f"{LADDER}.csv").write_text(as_csv(table(over)), encoding="utf-8")
+        (TOGETHER / f"{LADDER}.md").write_text(as_markdown(table(over)), encoding="utf-8")
     write_atomically(PAGE, text.replace(earlier[0], BEGIN + block(scales) + END))
 
 
@@ -38,17 +47,30 @@ def released_scales() -> list[str]:
     names = [place.parent.name for place in TOGETHER.glob(f"*/{CLAIMS}")]
     if not names:
         raise Problem(f"{TOGETHER} contains no release; run make release")
-    plans = {name: Plan(chosen.load(scale=name)) for name in names}
-    return sorted(names, key=lambda name: plans[name].site.planned[LONGEST].parameters)
+    return sorted(names, key=parameters)
+
+
+def parameters(scale: str) -> int:
+    """Return how many parameters the main model of a scale has."""
+    return Plan(chosen.load(scale=scale)).site.planned[LONGEST].parameters
+
+
+def rungs(claims: Mapping[str, Sequence[Judged]]) -> list[Point]:
+    """Return numbers over scales from their claims by name, as config/ladder.yaml lists them."""
+    ladder: Ladder = read(Path("config/ladder.yaml"), "ladder")
+    names = [*claims, *ladder.predictions, ladder.published_at]
+    return [*points(ladder, {name: parameters(name) for name in names}, claims)]
 
 
 def block(scales: list[str]) -> str:
-    """Return the README's plot of claims, and links to the releases."""
+    """Return the README's plots of claims and of the ladder, and links to the releases."""
     parts = [f"![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n"]
     for scale in scales:
         results, drawn = folders(scale)
         links = f"[figures]({drawn}/README.md), [all numbers]({results}/tables/claims.md)"
         parts.append(f"- Scale {scale}: {links}")
+    if Path(TOGETHER, f"{LADDER}.png").exists():
+        parts.append(f"\n![Claims over model sizes]({TOGETHER / LADDER}.png)")
     return "\n".join([*parts, ""])
 
 

@@ -41,8 +41,8 @@ def status(
 
     Example: ptq-dynamics status --scale smoke --figures 'fig04 fig06'"""
     from ptq_dynamics.config import require
-    from ptq_dynamics.engine.publish import sweep
-    from ptq_dynamics.plan.build import PAGE, has_page
+    from ptq_dynamics.engine.publish import sweep_works
+    from ptq_dynamics.plan.handlers import PAGE, has_page
     from ptq_dynamics.plan.site import BY_NAME
     from ptq_dynamics.provenance.state import Finding, find, shortened
 
@@ -51,7 +51,7 @@ def status(
     others = [plan.job(BY_NAME.get(name, name)) for name in words(also)]
     findings = find(plan, [*plan.last(), *others], deep=plan.site.config.choice.deep)
     for finding in (finding for finding in findings if finding.state == "up to date"):
-        sweep(plan.site.made[finding.manifest].paths)
+        sweep_works(plan.site.made[finding.manifest].paths)
     pictures = Path(plan.site.pictures)
     if not has_page(plan.site.config.figures, pictures):
         why = ("its figures or their words changed",)
@@ -163,7 +163,7 @@ def audit(
     """Verify every byte, record and input of a scale; exit status 1 if any is wrong.
 
     Example: ptq-dynamics audit --scale smoke --rerun 5"""
-    from ptq_dynamics.plan.build import PAGE
+    from ptq_dynamics.plan.handlers import PAGE
     from ptq_dynamics.provenance import audit, costs, released
     from ptq_dynamics.provenance.archive import DERIVED, Archive
 
@@ -286,14 +286,29 @@ def release(
     scale: Scale = None,
     figures: Figures = None,
     more_seeds: Annotated[str | None, Option(help="default: the scale's release_seeds")] = None,
+    build: Annotated[
+        bool, Option("--build", help="first build and audit all, then update README")
+    ] = False,
 ) -> bool:
     """Write the released files of a scale, from a clean commit.
 
     Example: ptq-dynamics release --scale smoke"""
-    from ptq_dynamics.provenance.released import release
+    from ptq_dynamics.cli import readme
+    from ptq_dynamics.provenance.released import release, require_clean
 
-    seeds = more_seeds or " ".join(map(str, chosen.load(scale=scale).scale.release_seeds))
-    plan = chosen.plan(scale=scale, figures=figures, more_seeds=seeds or None)
-    place, count = release(plan)
+    configured = chosen.load(scale=scale)
+    seeds = more_seeds or " ".join(map(str, configured.scale.release_seeds))
+    choice = {"scale": configured.choice.scale}
+    choice |= {"figures": figures} if figures else {}
+    choice |= {"more_seeds": seeds} if seeds else {}
+    if build:
+        require_clean()
+        targets = ("figures", *OTHERS)
+        chosen.build(Path(), targets, chosen.profile("default"), **choice)
+        if not audit(configured.choice.scale):
+            return False
+    place, count = release(chosen.plan(**choice))
     print(f"{place}: {count} results, {place.stat().st_size / 1e6:.1f} MB")
+    if build:
+        readme.update()
     return True

@@ -40,26 +40,28 @@ def read(path: Path) -> Counts:
 
 def texts(scale: Scale) -> dict[str, str]:
     """Return hex digests of settings and packages that decide the text, by embedded corpus."""
-    found = dict[str, str]()
+    digests = dict[str, str]()
     for name, corpus in scale.corpora.items():
         # That the other corpus exists is checked later.
         other = scale.corpora.get(corpus.of) if isinstance(corpus, Derived) else corpus
         if isinstance(other, EmbeddedCorpus):
             parts = [corpus] if other is corpus else [other, corpus]
-            settings = [each.model_dump(mode="json", exclude={"train"}) for each in parts]
-            packages = [package for each in settings for package in each.get("packages", ())]
+            settings = [part.model_dump(mode="json", exclude={"train"}) for part in parts]
+            packages = [package for part in settings for package in part.get("packages", ())]
             text = canonical([settings, versions(TOKENIZING, packages)])
-            found[name] = hashlib.sha256(text.encode()).hexdigest()
-    return found
+            digests[name] = hashlib.sha256(text.encode()).hexdigest()
+    return digests
 
 
 def check(scale: Scale, counts: Counts, place: str) -> None:
     """Raise `Problem` if a corpus trains on more tokens than were counted in the same text."""
-    tokens = {each.text: each.train for known in counts.values() for each in known.values()}
+    tokens = {
+        counted.text: counted.train for known in counts.values() for counted in known.values()
+    }
     for name, text in texts(scale).items():
-        required, found = scale.corpora[name].train, tokens.get(text)
-        if found is not None and found < required:
+        required, available = scale.corpora[name].train, tokens.get(text)
+        if available is not None and available < required:
             raise Problem(
-                f"{place}: corpora.{name}.train is {required:,}, but its text has {found:,} "
+                f"{place}: corpora.{name}.train is {required:,}, but its text has {available:,} "
                 "tokens; lower it, or add packages"
             )

@@ -31,21 +31,21 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
     for name in names:
         if name not in known:
             # Without leading zeros of numbers, so that fig4 matches fig04.
-            plain, *others = (re.sub(r"(?<!\d)0+(?=\d)", "", each) for each in (name, *known))
-            ratios = [difflib.SequenceMatcher(None, plain, each).ratio() for each in others]
-            ordered = sorted(zip(ratios, known, strict=True), key=lambda each: (-each[0], each[1]))
-            near = [each for ratio, each in ordered if ratio >= NEAR or ordered[0][0] < NEAR]
+            plain, *others = (re.sub(r"(?<!\d)0+(?=\d)", "", text) for text in (name, *known))
+            ratios = [difflib.SequenceMatcher(None, plain, other).ratio() for other in others]
+            ordered = sorted(zip(ratios, known, strict=True), key=lambda pair: (-pair[0], pair[1]))
+            near = [other for ratio, other in ordered if ratio >= NEAR or ordered[0][0] < NEAR]
             nearest = ", ".join(near[:MOST_NAMED])
             raise Problem(f"{place}: no {kind} {name!r}; the nearest: {nearest}")
 
 
 def problem(error: ValidationError, data: object, place: str) -> Problem:
     """Return the first error in the content `data` of `place`, with all its alternatives."""
-    found = [(_key(details, data), details) for details in error.errors()]
-    first = found[0][0]
+    errors = [(_key(details, data), details) for details in error.errors()]
+    first = errors[0][0]
     # The alternative with the deepest error is probably the intended one.
-    deepest = max((key for key, _ in found if key[: len(first)] == first), key=len)
-    chosen = [details for key, details in found if key == deepest]
+    deepest = max((key for key, _ in errors if key[: len(first)] == first), key=len)
+    chosen = [details for key, details in errors if key == deepest]
     named = ".".join(str(part) for part in deepest)
     where = f"{place}: {named}{_value(chosen[0])}" if named else place
     return Problem(f"{where}: {' or '.join(dict.fromkeys(map(_message, chosen)))}")

@@ -139,9 +139,10 @@ AnyFamilyRun = Annotated[
 
 class Local(Strict):
     """Checkpoints of Hugging Face in the subfolders of a `folder`; the one group of the pattern
-    `step` finds the step in their names."""
+    `step` finds the step in their names. Names that fit a pattern of `exclude` are left out."""
 
     folder: str
+    exclude: tuple[str, ...] = ()
     step: re.Pattern[str] = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")
 
 
@@ -157,8 +158,9 @@ class Own(Strict):
     """Own checkpoints. The learning `rate` is a number, or a CSV file with the columns step and lr,
     or else that of scheduler.pt and trainer_state.json. One checkpoint in `every` is measured,
     besides the last, or the `last` ones. With `skip`, matrices that a quantizer does not support
-    stay in full precision. A missing `model` is read from the first checkpoint of a folder. The
-    `deleted` checkpoints were measured before they were deleted."""
+    stay in full precision. With `bos`, blocks of text begin with the tokens that the tokenizer puts
+    before a text. A missing `model` is read from the first checkpoint of a folder. The `deleted`
+    checkpoints were measured before they were deleted."""
 
     checkpoints: Local | Remote
     tokens_per_step: Tokens | None = None
@@ -166,6 +168,7 @@ class Own(Strict):
     every: Count = 1
     last: Count | None = None
     skip: bool = False
+    bos: bool = False
     model: Given | None = None
     deleted: tuple[LocalCheckpoint, ...] = ()
 
@@ -199,7 +202,7 @@ class Families(Strict):
             key = "trunk" if isinstance(run, Phase) else "after"
             kinds = Pretraining if key == "trunk" else Pretraining | Phase | Later
             runs = self.runs.items()
-            known = [n for n, each in runs if isinstance(each, kinds) and n not in seen]
+            known = [n for n, other in runs if isinstance(other, kinds) and n not in seen]
             require(f"{FILE}: runs.{seen[-1]}.{key}", "run to follow", [getattr(run, key)], known)
             seen.append(getattr(run, key))
         return seen[-1], run

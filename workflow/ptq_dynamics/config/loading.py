@@ -2,7 +2,10 @@
 
 In runs.yaml and families.yaml an entry with a key `over` generates entries for all combinations of
 its lists: `wsd-{size}: {over: {size: [70m, 160m]}, model: "{size}", ...}` generates wsd-70m and
-wsd-160m. The value replaces the braces in the name and in every text of the entry."""
+wsd-160m. The value replaces the braces in the name and in every text of the entry.
+
+Layouts, tables, quantizers and tasks are components: their fields are the configuration, so their
+classes are imported here."""
 
 import re
 from collections.abc import Mapping
@@ -16,13 +19,13 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.definitions import TableQuery
+from ptq_dynamics.claims.definitions import Ladder, TableQuery
 from ptq_dynamics.config import counts
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
+from ptq_dynamics.config.references import References
 from ptq_dynamics.config.runs import Runs, Whole
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.words import Words
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.hub.lock import read as read_lock
@@ -32,7 +35,7 @@ from ptq_dynamics.quantize.methods import AnyQuantizer
 Task = Annotated[tasks.Task, OneOf("ptq_dynamics.measure.tasks", by="source")]
 
 
-def _words(value: object) -> object:
+def _split(value: object) -> object:
     # --config figures="fig04 fig06" more_seeds=102
     if isinstance(value, int):
         return [value]
@@ -44,9 +47,9 @@ class Choice(Strict):
 
     scale: Name
     seed: Seed
-    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_words)] = ()
+    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_split)] = ()
     figures: Annotated[
-        Literal["all"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_words)
+        Literal["all"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_split)
     ]
     deep: bool = False
 
@@ -59,7 +62,7 @@ class Backends(Strict):
 
 
 class Sweep(Strict):
-    """Changes of `candidates` to the file of a scale. `make sweep` compares the last losses of
+    """Changes of `candidates` to the file of a scale. `dev sweep` compares the last losses of
     `runs`, and whether `trunk` still learns."""
 
     scale: Name
@@ -94,8 +97,8 @@ class Config(Strict):
         """The chosen figures here; a group means its figures, and `all` those without a group."""
         groups, words = grouped(self.figures), self.choice.figures
         named = [words] if isinstance(words, str) else words
-        found = dict.fromkeys(chain.from_iterable(groups.get(each, [each]) for each in named))
-        return [name for name in found if name in self.figures]
+        figures = dict.fromkeys(chain.from_iterable(groups.get(name, [name]) for name in named))
+        return [name for name in figures if name in self.figures]
 
     @property
     def is_whole(self) -> bool:
@@ -105,16 +108,16 @@ class Config(Strict):
 
 def grouped(figures: Mapping[str, Figure]) -> dict[str, list[str]]:
     """Return the names of figures by group; those of no group are `all`."""
-    found: dict[str, list[str]] = {"all": []}
+    groups: dict[str, list[str]] = {"all": []}
     for name, figure in figures.items():
-        found.setdefault(figure.group or "all", []).append(name)
-    return found
+        groups.setdefault(figure.group or "all", []).append(name)
+    return groups
 
 
 # Types of the files by name without suffix; the files under scales/ have the type `scale`.
 _CHOSEN = ("folder", "lock", "choice")  # what a choice decides
-_PARTS = {n: each.annotation for n, each in Config.model_fields.items() if n not in _CHOSEN}
-TYPES: dict[str, Any] = {"config": Choice, "sweep": Sweep, **_PARTS}
+_PARTS = {n: field.annotation for n, field in Config.model_fields.items() if n not in _CHOSEN}
+TYPES: dict[str, Any] = {"config": Choice, "sweep": Sweep, "ladder": Ladder, **_PARTS}
 # Files directly in the folder config/.
 FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name not in ("scale", "sweep")]
 # Variables of `make` by the key of a choice.
@@ -134,7 +137,7 @@ def load(choice: Mapping[str, object], folder: Path) -> Config:
     families: Families = read(folder / "families.yaml", "families")
     families.check()
     files = [name for name in _PARTS if name not in ("scale", "runs", "families")]
-    parts = {name: read(folder / f"{name}.yaml", name, Words(own, families)) for name in files}
+    parts = {name: read(folder / f"{name}.yaml", name, References(own, families)) for name in files}
     place = folder / "config.yaml"
     written = read_yaml(place)
     try:
@@ -156,7 +159,7 @@ def load(choice: Mapping[str, object], folder: Path) -> Config:
         figures[name] = figures[name].model_copy(update={"headline": most})
     for name, run in own.runs.items():
         if isinstance(run, Whole) and run.model not in scale.models:
-            others = (read(folder / "scales" / f"{each}.yaml", "scale") for each in scales(folder))
+            others = (read(folder / "scales" / f"{name}.yaml", "scale") for name in scales(folder))
             known = {model for other in others for model in other.models}
             require(f"{folder / 'runs.yaml'}: runs.{name}.model", "model", [run.model], known)
     lock = read_lock(folder / "families.lock.json")
@@ -197,14 +200,15 @@ def read_yaml(path: Path) -> Any:
         raise Problem(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def read(path: Path, name: str, words: Words | None = None) -> Any:
-    """Return a file of a type in `TYPES`, figures with `words`; raises `Problem` as `load` does."""
+def read(path: Path, name: str, references: References | None = None) -> Any:
+    """Return a file of a type in `TYPES`, figures with the values of `references`; raises `Problem`
+    as `load` does."""
     content = read_yaml(path)
     for section in ("runs", "averages") if name in ("runs", "families") else ():
         if isinstance(content, dict) and isinstance(content.get(section), dict):
             content[section] = expand(content[section], f"{path}: {section}")
-    if words is not None and name == "figures":
-        content = words.filled(content, f"{path}:")
+    if references is not None and name == "figures":
+        content = references.filled(content, f"{path}:")
     return _check(content, name, path)
 
 

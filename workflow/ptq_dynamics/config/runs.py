@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Count, Named, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.objectives.language import Language
@@ -63,7 +64,7 @@ class Branch(Run):
 
     def sources(self) -> Mapping[str, str]:
         """Return the trunk, and the average that gives the weights."""
-        return {"trunk": self.trunk} | ({"weights": self.weights} if self.weights else {})
+        return {needs.TRUNK: self.trunk} | ({needs.WEIGHTS: self.weights} if self.weights else {})
 
 
 def _kind_of_run(data: object) -> str:

@@ -225,11 +225,11 @@ class Scale(Strict):
 
     def held_by(self, corpus: str) -> str:
         """Return the corpus that has the tokenizer and the held-out splits of a corpus."""
-        found = self.corpora[corpus]
-        return found.of if isinstance(found, Derived) else corpus
+        entry = self.corpora[corpus]
+        return entry.of if isinstance(entry, Derived) else corpus
 
-    def whole(self, corpus: str) -> WholeCorpus:
+    def base_corpus(self, corpus: str) -> WholeCorpus:
         """Return the settings of the corpus that `held_by` names."""
-        found = self.corpora[self.held_by(corpus)]
-        assert isinstance(found, WholeCorpus)
-        return found
+        entry = self.corpora[self.held_by(corpus)]
+        assert isinstance(entry, WholeCorpus)
+        return entry

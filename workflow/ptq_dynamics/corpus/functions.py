@@ -27,17 +27,17 @@ def run(context: Context[FunctionsSettings]) -> Facts:
     """Write functions of train and held-out docstrings as lines of JSON, ordered by sha256."""
     corpus, shortest = context.settings.corpus, context.settings.corpus.shortest_document
     known = packages.documented(corpus.packages, shortest, corpus.source_code)
-    dealt = deal(packages.in_order(known), corpus.held_out)
+    dealt = deal(packages.by_digest(known), corpus.held_out)
     train = [known[text] for text in dealt["train"] if known[text].summary is not None]
     # Source files in train contain all docstrings.
     splits = () if corpus.source_code else ASKED
     held_out = [known[text] for split in splits for text in dealt[split]]
     others = packages.documented(context.settings.others, shortest)
-    held_out += [others[text] for text in packages.in_order(others.keys() - known.keys())]
-    learned = {(each.signature, each.summary) for each in train}
-    held_out = [each for each in held_out if (each.signature, each.summary) not in learned]
-    for name, found in ((TRAIN, train), (HELD_OUT, held_out)):
-        lines = (json.dumps(asdict(each)) + "\n" for each in found)
+    held_out += [others[text] for text in packages.by_digest(others.keys() - known.keys())]
+    learned = {(function.signature, function.summary) for function in train}
+    held_out = [item for item in held_out if (item.signature, item.summary) not in learned]
+    for name, functions in ((TRAIN, train), (HELD_OUT, held_out)):
+        lines = (json.dumps(asdict(function)) + "\n" for function in functions)
         (context.out / name).write_text("".join(lines), encoding="utf-8")
     context.progress.say(
         f"{len(train):,} functions of train, {len(held_out):,} held-out docstrings"

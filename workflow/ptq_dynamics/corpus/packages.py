@@ -58,7 +58,7 @@ def installed_files(package: str, select: Select = python_files) -> list[Path]:
     return paths
 
 
-def facts(documents: Sequence[str], packages: Iterable[str]) -> Facts:
+def package_facts(documents: Sequence[str], packages: Iterable[str]) -> Facts:
     """Return the facts of a corpus of documents in installed packages."""
     return {
         "documents": len(documents),
@@ -67,41 +67,41 @@ def facts(documents: Sequence[str], packages: Iterable[str]) -> Facts:
     }
 
 
-def in_order(texts: Iterable[str]) -> list[str]:
+def by_digest(texts: Iterable[str]) -> list[str]:
     """Return texts ordered by sha256."""
     return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())
 
 
-def documented(names: Iterable[str], shortest: int, whole: bool = False) -> dict[str, Documented]:
+def documented(names: Iterable[str], shortest: int, code: bool = False) -> dict[str, Documented]:
     """Return documents with at least `shortest` characters by text, with the first signature."""
-    files = [file for each in names for file in installed_files(each)]
-    found = [each for file in files for each in read(file, whole)]
+    files = [file for name in names for file in installed_files(name)]
+    items = [item for file in files for item in docstrings(file, code)]
     known: dict[str, Documented] = {}
-    for each in sorted(found, key=lambda each: (each.signature is None, each.signature or "")):
-        if len(each.document) >= shortest:
-            known.setdefault(each.document, each)
+    for item in sorted(items, key=lambda item: (item.signature is None, item.signature or "")):
+        if len(item.document) >= shortest:
+            known.setdefault(item.document, item)
     return known
 
 
-def read(file: Path, whole: bool = False) -> list[Documented]:
-    """Return the docstrings in a source file, and with `whole` also the file's text."""
-    source, found = file.read_text(encoding="utf-8"), []
+def docstrings(file: Path, code: bool = False) -> list[Documented]:
+    """Return the docstrings in a source file, and with `code` also the file's text."""
+    source, documents = file.read_text(encoding="utf-8"), []
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in _nodes(file, source):
         text = dedent(ast.get_docstring(node, clean=False) or "") if isinstance(node, kinds) else ""
         if text and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.append(Documented(text, signature(node), summary(text)))
+            documents.append(Documented(text, call_signature(node), summary(text)))
         elif text:
-            found.append(Documented(text))
-    return [*found, *([Documented(source)] if whole else [])]
+            documents.append(Documented(text))
+    return [*documents, *([Documented(source)] if code else [])]
 
 
-def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+def call_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """Return a function's name and the names of its arguments."""
     arguments = node.args
-    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
-    names += [each.arg for each in arguments.kwonlyargs]
+    names += [argument.arg for argument in arguments.kwonlyargs]
     names += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
     return f"{node.name}({', '.join(names)})"
 

@@ -22,6 +22,7 @@ SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
 DOCUMENT_END = "<|endoftext|>"  # of trained tokenizers
 BATCH = 1000  # documents tokenized at once
 DTYPE = "dtype"  # fact of a corpus: dtype of its token files
+BEGIN = "begin"  # fact of a corpus: tokens with which each block begins, if any
 # Positions in tokens where whole documents of the calibration split end, uint64 [n].
 ENDS = "calibration.ends.bin"
 ENDS_DTYPE = np.dtype("<u8")
@@ -68,28 +69,28 @@ def encode(
     tokenizer.no_padding()
     texts, last = iter(documents), [] if end is None else [end]
     while batch := list(islice(texts, BATCH)):
-        found = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-        yield [np.asarray([*each.ids, *last], dtype=dtype) for each in found]
+        encodings = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+        yield [np.asarray([*encoding.ids, *last], dtype=dtype) for encoding in encodings]
 
 
 def write(folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int) -> int:
     """Write `tokens` tokens of a split (all of train), and return their number."""
-    written, ends, whole = 0, list[int](), split == "train"
+    written, ends, is_train = 0, list[int](), split == "train"
     with (folder / f"{split}.bin").open("wb") as file:
         for document in chain.from_iterable(batches):
-            part = document if whole else document[: tokens - written]
+            part = document if is_train else document[: tokens - written]
             file.write(part.astype(part.dtype.newbyteorder("<")).tobytes())
             written += len(part)
             ends += [written] if len(part) == len(document) else []
-            if written >= tokens and not whole:
+            if written >= tokens and not is_train:
                 break
-    require(split, written, tokens)
+    require_tokens(split, written, tokens)
     if split == "calibration":
         np.asarray(ends, dtype=ENDS_DTYPE).tofile(folder / ENDS)
     return written
 
 
-def require(split: Split, written: int, tokens: int) -> None:
+def require_tokens(split: Split, written: int, tokens: int) -> None:
     """Raise `Problem` if a split has too few tokens."""
     if written < tokens:
         raise Problem(
@@ -99,7 +100,7 @@ def require(split: Split, written: int, tokens: int) -> None:
         )
 
 
-def facts(folder: Path, dtype: np.dtype, counts: Mapping[str, int]) -> Facts:
+def split_facts(folder: Path, dtype: np.dtype, counts: Mapping[str, int]) -> Facts:
     """Return the facts of a corpus; its digest is the hex sha256 of those of all splits."""
     joined = "".join(sha256(folder / f"{name}.bin") for name in SPLITS)
     digest = hashlib.sha256(joined.encode()).hexdigest()

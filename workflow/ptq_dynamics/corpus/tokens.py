@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.splits import ANSWERS, DIALOGUE_ENDS, DTYPE, ENDS, ENDS_DTYPE, Split
+from ptq_dynamics.corpus.splits import (
+    ANSWERS,
+    BEGIN,
+    DIALOGUE_ENDS,
+    DTYPE,
+    ENDS,
+    ENDS_DTYPE,
+    Split,
+)
 from ptq_dynamics.engine.manifest import Manifest
 
 FILLING = -1
@@ -22,34 +30,38 @@ def read(corpus: Manifest, split: Split) -> np.ndarray:
 
 
 def blocks(corpus: Manifest, split: Split, context: int, count: int | None = None) -> Tensor:
-    """Return `count` (None: all) blocks of `context` tokens (section 2), int64 [count, context]."""
-    tokens = read(corpus, split)
-    available = len(tokens) // context
+    """Return `count` (None: all) blocks of `context` tokens (section 2), int64 [count, context].
+    The tokens with which blocks of the corpus begin count as well."""
+    tokens, begin = read(corpus, split), corpus.facts.get(BEGIN, [])
+    own = context - len(begin)
+    available = len(tokens) // own
     wanted = max(1, available) if count is None else count
     if available < wanted:
         raise _too_small(corpus, split, f"{available} blocks of {context} tokens", wanted)
-    table = np.asarray(tokens[: wanted * context], dtype=np.int64).reshape(wanted, context)
+    table = np.empty((wanted, context), dtype=np.int64)
+    table[:, : len(begin)] = begin
+    table[:, len(begin) :] = tokens[: wanted * own].reshape(wanted, own)
     return torch.from_numpy(table)
 
 
 def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Tensor:
     """Return documents of the calibration split (section 3), cut or filled, int64 [count, context],
     without those of at most `TOO_SHORT` tokens, as in GPTQModel."""
-    tokens = read(corpus, "calibration")
+    tokens, begin = read(corpus, "calibration"), corpus.facts.get(BEGIN, [])
     ends = np.fromfile(corpus.file(ENDS), dtype=ENDS_DTYPE).astype(np.int64)
     if len(ends) < before + count:
         raise _too_small(corpus, "calibration", f"{len(ends)} whole documents", before + count)
     table = np.full((count, context), FILLING, dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]])
     for row, start, end in zip(table, starts[before:], ends[before:], strict=False):
-        document = tokens[start : min(end, start + context)]
+        document = [*begin, *tokens[start : min(end, start + context - len(begin))]]
         row[: len(document)] = document
     return torch.from_numpy(table[(table != FILLING).sum(axis=1) > TOO_SHORT])
 
 
-def _too_small(corpus: Manifest, split: Split, found: str, wanted: int) -> Problem:
+def _too_small(corpus: Manifest, split: Split, available: str, wanted: int) -> Problem:
     return Problem(
-        f"{corpus.folder / split}.bin holds {found}, but {wanted} are required; "
+        f"{corpus.folder / split}.bin holds {available}, but {wanted} are required; "
         "enlarge the split in the scale's file under config/scales"
     )
 
@@ -68,12 +80,12 @@ class TrainingData:
 
     def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
         """Return rows (None: all) of a batch, int64 [rows, (2,) context + 1], 2 with marks."""
-        found = []
+        sequences = []
         for row in range(self._batch) if rows is None else rows:
             epoch, index = divmod(step * self._batch + row, self.sequences)
             start = int(order(self._seed, epoch, self.sequences)[index]) * self._context
-            found += [stream[start : start + self._context + 1] for stream in self._streams]
-        batch = torch.from_numpy(np.stack(found).astype(np.int64))
+            sequences += [stream[start : start + self._context + 1] for stream in self._streams]
+        batch = torch.from_numpy(np.stack(sequences).astype(np.int64))
         return batch.unflatten(0, (-1, len(self._streams))).squeeze(1)
 
 
@@ -109,13 +121,13 @@ class Pairs:
     def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
         """Return rows (None: all) of a batch, int64 [rows, 2, 2, length]: right and wrong answer,
         tokens and marks."""
-        found = []
+        pairs = []
         for row in range(self._batch) if rows is None else rows:
             epoch, index = divmod(step * self._batch + row, len(self._fitting))
             visited = order(self._seed, epoch, len(self._fitting))
             mine, other = (int(self._fitting[visited[place]]) for place in (index, index - 1))
-            found.append(np.stack([self._row(mine, mine), self._row(mine, other)]))
-        return torch.from_numpy(np.stack(found))
+            pairs.append(np.stack([self._row(mine, mine), self._row(mine, other)]))
+        return torch.from_numpy(np.stack(pairs))
 
     def _row(self, question: int, answer: int) -> np.ndarray:
         before = self._tokens[self._starts[question] : self._turns[question]]

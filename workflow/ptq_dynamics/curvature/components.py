@@ -30,7 +30,7 @@ def run(context: Context[ComponentsSettings]) -> Mapping[str, object]:
             whose = {TRAJECTORY: path.trajectory, SEED: path.seed}
             rows.append({**whose, STEP: checkpoint.step, TOKENS: checkpoint.tokens})
         context.progress.maybe(f"{len(rows)} checkpoints found")
-    scores, explained = pca(blocks(folders, BLOCK), context.settings.components)
+    scores, explained = pca(column_blocks(folders, BLOCK), context.settings.components)
     named = {f"pc{number}": column.tolist() for number, column in enumerate(scores.T, 1)}
     pd.DataFrame(rows).assign(**named).to_csv(context.out / SCORES, index=False)
     return {"explained": explained.tolist()}
@@ -52,7 +52,7 @@ def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
     return scores * torch.where(largest < 0, -1.0, 1.0), values / total
 
 
-def blocks(folders: Sequence[Path], width: int) -> Iterator[Tensor]:
+def column_blocks(folders: Sequence[Path], width: int) -> Iterator[Tensor]:
     """Yield parameters in blocks of columns, [n, width], in the order of `landscape.flatten`."""
     shapes = _shapes(folders[0])
     end = sum(map(prod, shapes.values()))
@@ -62,7 +62,7 @@ def blocks(folders: Sequence[Path], width: int) -> Iterator[Tensor]:
 
 
 def _row(folder: Path, shapes: Mapping[str, tuple[int, ...]], start: int, stop: int) -> Tensor:
-    weights, found, end = Weights(folder), [], 0
+    weights, parts, end = Weights(folder), [], 0
     for name, shape in shapes.items():
         begin, end = end, end + prod(shape)
         first, last = max(start, begin) - begin, min(stop, end) - begin
@@ -71,8 +71,8 @@ def _row(folder: Path, shapes: Mapping[str, tuple[int, ...]], start: int, stop: 
         width = prod(shape[1:])
         top = first // width
         rows = weights.rows(name, top, -(-last // width))
-        found.append(rows.flatten()[first - top * width : last - top * width])
-    return torch.cat(found)
+        parts.append(rows.flatten()[first - top * width : last - top * width])
+    return torch.cat(parts)
 
 
 def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ptq_dynamics import models
+from ptq_dynamics.base import needs
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.probes import ProbeSettings
 from ptq_dynamics.engine.context import Context
@@ -86,8 +87,9 @@ def run_probe(
     context: Context[S], probe: Callable[[LossHessian, S], Iterator[Value]]
 ) -> Mapping[str, object]:
     """Write the metrics of `probe` for each checkpoint, in full precision."""
-    settings, source = context.settings, Trajectory(context.inputs["trajectory"])
-    probes = tokens.blocks(context.input("corpus"), "probe", settings.context, settings.sequences)
+    settings, source = context.settings, Trajectory(context.inputs[needs.TRAJECTORY])
+    corpus = context.input(needs.CORPUS)
+    probes = tokens.blocks(corpus, "probe", settings.context, settings.sequences)
     rows, chosen = [], source.at(settings.checkpoints)
     for checkpoint in chosen:
         # Fused attention has no second derivative.

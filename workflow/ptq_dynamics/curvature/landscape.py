@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
 from ptq_dynamics import models
+from ptq_dynamics.base import needs
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.geometry import GRID, POINTS, LandscapeSettings
 from ptq_dynamics.engine.context import Context
@@ -23,8 +24,8 @@ _COLLINEAR = 1e-6
 
 def run(context: Context[LandscapeSettings]) -> Mapping[str, object]:
     """Write losses on a grid and at the checkpoints; errors are of differences from the final."""
-    settings, source = context.settings, Trajectory(context.inputs["trajectory"])
-    corpus, packed = context.input("corpus"), context.scratch / "packed"
+    settings, source = context.settings, Trajectory(context.inputs[needs.TRAJECTORY])
+    corpus, packed = context.input(needs.CORPUS), context.scratch / "packed"
     validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
     final, previous = map(source.folder, source.at([settings.final, settings.previous]))
     shutil.rmtree(packed, ignore_errors=True)
@@ -46,10 +47,11 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, object]:
         return models.block_losses(model, validation, settings.batch)
 
     places, points, rows = section.points.tolist(), [], []
-    found = [losses(x, y) for x, y in places]
-    for name, (x, y), each in zip(("final", "previous", "quantized"), places, found, strict=True):
-        error = float((each - found[0]).std() / len(each) ** 0.5)
-        points.append({"point": name, "x": x, "y": y, LOSS: float(each.mean()), ERROR: error})
+    measured = [losses(x, y) for x, y in places]
+    names = ("final", "previous", "quantized")
+    for name, (x, y), values in zip(names, places, measured, strict=True):
+        error = float((values - measured[0]).std() / len(values) ** 0.5)
+        points.append({"point": name, "x": x, "y": y, LOSS: float(values.mean()), ERROR: error})
     for x, y in grid(section.points, settings.side, settings.margin).flatten(0, 1).tolist():
         rows.append({"x": x, "y": y, LOSS: float(losses(x, y).mean())})
         context.progress.maybe(f"{len(rows)} of {settings.side**2} grid points")

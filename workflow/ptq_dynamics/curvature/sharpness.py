@@ -35,7 +35,7 @@ def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Value]:
     sampled_text = standard_error(hessian.form(top.vector))
     yield SHARPNESS, top.value, math.hypot(top.value * top.residual, sampled_text)
     yield "sharpness_iterations", estimate.iterations + top.iterations, None
-    yield TRACE, *trace(hessian.form, hessian.like, settings.trace_samples, generator)
+    yield TRACE, *hutchinson_trace(hessian.form, hessian.like, settings.trace_samples, generator)
 
 
 class Eigenpair(NamedTuple):
@@ -63,7 +63,9 @@ def top_eigenvalue(
     return Eigenpair(value, v, iteration, residual)
 
 
-def trace(form: Product, like: Tensor, samples: int, rng: Generator) -> tuple[float, float]:
+def hutchinson_trace(
+    form: Product, like: Tensor, samples: int, rng: Generator
+) -> tuple[float, float]:
     """Return the trace and its standard error by Hutchinson's estimator, the mean of z'Hz over
     Rademacher vectors z. The error combines those over vectors and micro-batches."""
     draws = []

@@ -29,8 +29,8 @@ def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Value]:
     """Yield the eigenvalues."""
     limits = settings.model_dump(include={"tolerance", "max_iterations"})
     generator = Generator().manual_seed(settings.seed)
-    found = top_spectrum(hessian, hessian.like, settings.eigenvalues, generator, **limits)
-    pairs = zip(found.values.tolist(), found.residuals.tolist(), strict=True)
+    spectrum = top_spectrum(hessian, hessian.like, settings.eigenvalues, generator, **limits)
+    pairs = zip(spectrum.values.tolist(), spectrum.residuals.tolist(), strict=True)
     for number, (value, residual) in enumerate(pairs, start=1):
         yield f"{EIGENVALUE}{number:02d}", value, abs(value) * residual
 

@@ -11,7 +11,7 @@ SOURCES = Path(__file__).resolve().parents[2]  # the folder `workflow`
 ROOT = SOURCES.parent
 
 
-def check(folder: Path) -> None:
+def require_own(folder: Path) -> None:
     """Raise `Problem` if `folder` is another checkout than the one whose code runs; in a shared
     environment, that is the checkout that was installed first."""
     own = folder / "workflow" / PACKAGE

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
-from ptq_dynamics.engine.syntax import WHOLE, Chain, Imports, Module, Part, digest, parse
+from ptq_dynamics.engine.syntax import WHOLE, Chain, Imports, Module, Part, parse, text_digest
 
 ENGINE = f"{PACKAGE}.engine"
 FILES = "[!.]*.py"  # without lock files of editors
@@ -54,7 +54,7 @@ class Program:
         for node in sorted(nodes):
             own = texts.setdefault(node.module.removeprefix(f"{self._package}."), [])
             own += [part.digest for part in self._parts(node)]
-        digests = {module: digest(found) for module, found in texts.items()}
+        digests = {module: text_digest(parts) for module, parts in texts.items()}
         return Code(digests, frozenset(libraries))
 
     def reach(self, roots: Iterable[Node]) -> tuple[set[Node], set[str]]:
@@ -73,11 +73,11 @@ class Program:
                 waiting += (e for name in self._needed(local) for e in self._effects_of(name))
                 for base, *names in (*chains, *passed_on):
                     for source, within in module.imports.get(base, set()) | local.get(base, set()):
-                        for found in self._follow(source, (*within, *names)):
-                            if isinstance(found, Node):
-                                waiting.append(found)
+                        for target in self._follow(source, (*within, *names)):
+                            if isinstance(target, Node):
+                                waiting.append(target)
                             else:
-                                libraries.add(found)
+                                libraries.add(target)
                     if base in module.defined:
                         waiting.append(Node(node.module, base))
         return nodes, libraries
@@ -98,7 +98,7 @@ class Program:
 
     def _needed(self, imports: Imports) -> set[str]:
         """Return the modules of the package that imports run, with their parents."""
-        every = (each for found in imports.values() for each in found)
+        every = (target for targets in imports.values() for target in targets)
         return {e for place, names in every for e in self._packages(".".join((place, *names[:1])))}
 
     def _packages(self, name: str) -> set[str]:
@@ -108,12 +108,12 @@ class Program:
     @cache
     def _effects_of(self, name: str) -> frozenset[Node]:
         """Return the modules with effects that the import of a module runs, but for the engine."""
-        found, waiting = set[str](), self._packages(name)
+        modules, waiting = set[str](), self._packages(name)
         while waiting:
-            found.add(each := waiting.pop())
-            waiting |= self._needed(self.module(each).imports) - found
-        acting = (each for each in found if self.module(each).has_effects and not _is_engine(each))
-        return frozenset(Node(each, WHOLE) for each in acting)
+            modules.add(module := waiting.pop())
+            waiting |= self._needed(self.module(module).imports) - modules
+        acting = (m for m in modules if self.module(m).has_effects and not _is_engine(m))
+        return frozenset(Node(module, WHOLE) for module in acting)
 
     def module(self, name: str) -> Module:
         """Return a module; raises `Problem` if it is missing or no Python."""
@@ -140,7 +140,7 @@ def _is_engine(module: str) -> bool:
 
 def roots(stage: str, settings: object) -> tuple[Node, ...]:
     """Return a stage's `run`, the classes of its settings, and the scripts of these classes."""
-    found = {Node(f"{PACKAGE}.{stage}", "run")}
+    nodes = {Node(f"{PACKAGE}.{stage}", "run")}
     waiting: list[object] = [settings]
     while waiting:
         value = waiting.pop()
@@ -150,11 +150,11 @@ def roots(stage: str, settings: object) -> tuple[Node, ...]:
             waiting += value
         elif isinstance(value, BaseModel) or is_dataclass(value):
             kind = type(value)
-            found.add(Node(kind.__module__, kind.__qualname__.partition(".")[0]))
-            found |= {Node(f"{PACKAGE}.{each}", WHOLE) for each in getattr(kind, "scripts", ())}
+            nodes.add(Node(kind.__module__, kind.__qualname__.partition(".")[0]))
+            nodes |= {Node(f"{PACKAGE}.{script}", WHOLE) for script in getattr(kind, "scripts", ())}
             names = "model_fields" if isinstance(value, BaseModel) else "__dataclass_fields__"
             waiting += [getattr(value, name) for name in getattr(kind, names)]
-    return tuple(sorted(found))
+    return tuple(sorted(nodes))
 
 
 @cache
@@ -168,7 +168,7 @@ def program() -> Program:
     return _read(tuple((path, s.st_mtime_ns, s.st_size) for path, s in status.items()))
 
 
-def load(modules: Iterable[str]) -> None:
+def import_modules(modules: Iterable[str]) -> None:
     """Import modules of the package, without scripts, which run in other environments."""
     for name in modules:
         if ".foreign." not in name:
@@ -179,6 +179,6 @@ _first = cache(program)
 
 
 @cache
-def planned(found: tuple[Node, ...]) -> Code:
+def planned(nodes: tuple[Node, ...]) -> Code:
     """Return the code that some definitions reach, in the sources at the first call."""
-    return _first().code(found)
+    return _first().code(nodes)

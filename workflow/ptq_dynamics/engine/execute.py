@@ -163,7 +163,7 @@ def _read(spec: Spec, progress: Progress) -> Context[object]:
         label: [manifest.read(Path(path), restore) for path in group]
         for label, group in spec["inputs"].items()
     }
-    digests = {str(each.path): each.digest() for group in inputs.values() for each in group}
+    digests = {str(result.path): result.digest() for group in inputs.values() for result in group}
     identity = record.identity(spec, digests)
     return Context(spec["name"], settings, inputs, Path(), Path(), progress, identity=identity)
 
@@ -189,13 +189,13 @@ def settings_of(spec: Spec) -> object:
 
 def _take_code(spec: Spec) -> object:
     """Import the planned code, before later edits; return the settings."""
-    checkout.check(Path())
+    checkout.require_own(Path())
     settings = settings_of(spec)
-    code.load(spec["code"])
+    code.import_modules(spec["code"])
     # An edit during the import may have been imported.
-    found = code.program().code(code.roots(spec["stage"], settings))
-    libraries = machine.versions(found.libraries, spec["libraries"])
-    here = {"code": found.modules, "libraries": libraries}
+    present = code.program().code(code.roots(spec["stage"], settings))
+    libraries = machine.versions(present.libraries, spec["libraries"])
+    here = {"code": present.modules, "libraries": libraries}
     for reason in differences({"code": spec["code"], "libraries": spec["libraries"]}, here):
         raise Problem(f"{reason} since the job was planned; run the same command again")
     return settings

@@ -118,24 +118,24 @@ def take_devices(count: int, say: Callable[[str], None]) -> None:
     folder = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     count = min(count, len(names))
-    if not (found := _take(folder, names, count)):
+    if not (locks := _take(folder, names, count)):
         what = f"{count} GPUs" if count > 1 else "a GPU"
         say(f"waits for {what}; other jobs compute on {', '.join(names)}")
-    while not found:
+    while not locks:
         time.sleep(POLL)
-        found = _take(folder, names, count)
-    _locks.extend(found.values())
-    os.environ[VISIBLE] = os.environ[LEASED] = ",".join(sorted(found, key=names.index))
+        locks = _take(folder, names, count)
+    _locks.extend(locks.values())
+    os.environ[VISIBLE] = os.environ[LEASED] = ",".join(sorted(locks, key=names.index))
 
 
 def _take(folder: Path, names: list[str], count: int) -> dict[str, FileLock]:
     """Lock `count` devices, those with the fewest jobs first; none if fewer are free."""
-    found = dict[str, FileLock]()
+    locks = dict[str, FileLock]()
     for slot, name in product(range(int(os.environ[SHARED])), names):
         lock = FileLock(folder / f"{re.sub('[^A-Za-z0-9._-]', '_', name)}-{slot}.lock")
-        if len(found) < count and name not in found:
+        if len(locks) < count and name not in locks:
             with suppress(Timeout):
                 lock.acquire(blocking=False)
-                found[name] = lock
+                locks[name] = lock
     # A lock without a reference is released.
-    return found if len(found) == count else {}
+    return locks if len(locks) == count else {}

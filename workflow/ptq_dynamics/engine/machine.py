@@ -103,7 +103,7 @@ def variables() -> dict[str, str]:
     return {n: v for n, v in sorted(known) if v != threads or not n.endswith("_THREADS")}
 
 
-def device() -> Device:
+def used_device() -> Device:
     """Describe the device that this process used."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
@@ -127,10 +127,10 @@ def read_commit(*more: str, root: Path = ROOT) -> Git:
     Edits count in `READ` and `more`; untracked files, if they are code or configuration."""
     listing = ("status", "--porcelain", "-z", "-uall", "--no-renames", "--", *READ, *more)
     _require_tracked(root)
-    found, tree = _git(root, "rev-parse", "HEAD", "HEAD^{tree}").split()
-    changes = [each for each in _git(root, *listing).split("\0") if each]
-    edited = [each[3:] for each in changes if each[:2] != "??" or each.endswith(CODE)]
-    return Git(found, bool(edited), tuple(edited[:5]), tree)
+    head, tree = _git(root, "rev-parse", "HEAD", "HEAD^{tree}").split()
+    changes = [change for change in _git(root, *listing).split("\0") if change]
+    edited = [change[3:] for change in changes if change[:2] != "??" or change.endswith(CODE)]
+    return Git(head, bool(edited), tuple(edited[:5]), tree)
 
 
 def history(root: Path = ROOT) -> tuple[set[str], str]:

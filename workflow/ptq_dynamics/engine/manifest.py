@@ -62,10 +62,10 @@ class Manifest:
                 raise Problem(f"{self.path} lists no file {name!r}; {mend}")
             if self.restore is not None and not path.exists() and name in self.dropped():
                 self.restore(self)
-                found = read(self.path)
-                if any(found.files.get(each) != self.files[each] for each in self._verified):
+                restored = read(self.path)
+                if any(restored.files.get(other) != self.files[other] for other in self._verified):
                     raise Problem(f"{self.path} changed during this job; run the command again")
-                self.files, self.facts = found.files, found.facts
+                self.files, self.facts = restored.files, restored.facts
             is_known = written(self._mark(name)) == written(path)
             if harm := self._differs(name, deep=not is_known):
                 raise Problem(f"{harm}; {mend}")
@@ -87,7 +87,7 @@ class Manifest:
 
     def subfolder(self, name: str) -> Path:
         """Return the path of a folder of the result after all its files were verified."""
-        for file in [each for each in self.files if each.startswith(f"{name}/")] or [f"{name}/"]:
+        for file in [file for file in self.files if file.startswith(f"{name}/")] or [f"{name}/"]:
             self.file(file)
         return self.folder / name
 
@@ -95,8 +95,8 @@ class Manifest:
         """Describe the first file that is missing without being dropped, or has another size, or
         with `deep` other bytes; None if there is none."""
         absent = {name for name in self.dropped() if not (self.folder / name).exists()}
-        found = (self._differs(name, deep) for name in self.files if name not in absent)
-        return next(filter(None, found), None)
+        harms = (self._differs(name, deep) for name in self.files if name not in absent)
+        return next(filter(None, harms), None)
 
     def _differs(self, name: str, deep: bool) -> str | None:
         path, entry = self.folder / name, self.files[name]
@@ -143,22 +143,22 @@ def written(path: Path) -> int:
 def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manifest:
     """Read a manifest, or the record beside it if Snakemake has removed the manifest. Raises
     `Problem` if both are missing, or the content is invalid."""
-    found = path if path.exists() else beside(path, RECORD)
+    place = path if path.exists() else beside(path, RECORD)
     try:
-        content = json.loads(found.read_text(encoding="utf-8"))
+        content = json.loads(place.read_text(encoding="utf-8"))
         names = content["files"]
-        if outside := [each for each in names if each.startswith("/") or ".." in each.split("/")]:
+        if outside := [name for name in names if name.startswith("/") or ".." in name.split("/")]:
             raise ValueError(f"{outside[0]} lies outside of its folder")
         return Manifest(path, names, content["facts"], restore)
     except FileNotFoundError:
         raise Problem(f"{path} is missing; build it with {command(path)}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Problem(f"{found} is no manifest ({error}); remove {found} and build again") from None
+        raise Problem(f"{place} is no manifest ({error}); remove {place} and build again") from None
 
 
 def describe(folder: Path, path: Path, facts: Mapping[str, object]) -> Manifest:
     """Return the manifest for `path` of all files below `folder` that are not hidden."""
-    names = (each.relative_to(folder) for each in sorted(folder.rglob("*")) if each.is_file())
+    names = (file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file())
     files: Files = {
         name.as_posix(): {"size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
         for name in names

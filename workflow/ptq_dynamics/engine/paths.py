@@ -32,9 +32,9 @@ class Spec(TypedDict):
 
 def beside(path: str | Path, name: str) -> Path:
     """Return the path of another part of the result that `path` is a part of."""
-    found = Path(path)
-    own = next(part for part in PARTS if found.name.endswith(part))
-    return found.with_name(found.name.removesuffix(own) + name)
+    place = Path(path)
+    own = next(part for part in PARTS if place.name.endswith(part))
+    return place.with_name(place.name.removesuffix(own) + name)
 
 
 def command(path: str | Path) -> str:
@@ -61,7 +61,7 @@ class Paths:
         self.folder, self.stem = folder, stem
         self._prefix = f"{stem}." if stem else ""
         self.manifest = folder / f"{self._prefix}{MANIFEST}"
-        self.record, self.spec = (beside(self.manifest, each) for each in (RECORD, SPECIFICATION))
+        self.record, self.spec = (beside(self.manifest, name) for name in (RECORD, SPECIFICATION))
         self.log = folder / f".{self._prefix}log"
         self.lease = folder / f".{self._prefix}lease"
 

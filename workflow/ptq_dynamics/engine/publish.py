@@ -79,13 +79,13 @@ def clear(paths: Paths) -> None:
     Work of other specifications stays, as an edit may be undone, and so does that on dropped files.
     Raises `Problem` if there is no result."""
     made = record.read(paths.record)
-    identities = {made.identity, *(each.identity for each in made.accepted)}
+    identities = {made.identity, *(acceptance.identity for acceptance in made.accepted)}
     if not made.manifest(paths.manifest).dropped():
-        for folder in (path for each in identities for path in paths.works(each)):
+        for folder in (path for identity in identities for path in paths.works(identity)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep(paths: Paths) -> None:
+def sweep_works(paths: Paths) -> None:
     """Do what `clear` does, unless another process has the lease."""
     if paths.works():
         with if_free(paths.lease) as is_free, suppress(Problem):

@@ -78,7 +78,7 @@ class Record:
     def notes(self) -> tuple[str, ...]:
         """Remarks about an up-to-date result."""
         edits = [f"made by commit {self.git}"] if self.git and self.git.dirty else []
-        accepted = (f"accepted: {each.reason}" for each in self.accepted)
+        accepted = (f"accepted: {acceptance.reason}" for acceptance in self.accepted)
         return (*accepted, *[self.second] * bool(self.second), *edits)
 
     @property
@@ -103,14 +103,14 @@ def read(path: Path, text: str | None = None) -> Record:
     mend = f"remove {path} and build again"
     try:
         text = path.read_text(encoding="utf-8") if text is None else text
-        found = json.loads(text)
-        version, digest = found["version"], found.pop(SEAL)
+        content = json.loads(text)
+        version, digest = content["version"], content.pop(SEAL)
         if version != VERSION:
             raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
         before = text.replace(_seal(str(digest)), _seal(""), 1)
         if hashlib.sha256(before.encode()).hexdigest() != digest:
             raise Problem(f"{path} is not as it was written (its digest differs); {mend}")
-        return _reader().validate_python(found)
+        return _reader().validate_python(content)
     except FileNotFoundError:
         raise Problem(f"{path} is missing; build it with {command(path)}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -140,7 +140,7 @@ def describe(
         packages={name: machine.installed(name) for name in job["libraries"]},
         git=commit,
         machine=machine.this(),
-        device=machine.device(),
+        device=machine.used_device(),
         started=started.isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
         cpu_seconds=round(sum(u.ru_utime + u.ru_stime for u in (own, children)), 3),

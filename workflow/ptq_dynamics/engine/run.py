@@ -38,7 +38,7 @@ class Options(TypedDict):
     comparing: bool
 
 
-class Request(TypedDict):
+class JobRequest(TypedDict):
     """A request to the warm process."""
 
     job: "Spec"
@@ -56,7 +56,7 @@ def end_at_once() -> None:
 
 def delegate(job: "Spec", options: Options) -> int | None:
     """Run a job in the warm process and return its exit status; None if there is no process."""
-    request: Request = {
+    request: JobRequest = {
         "job": job,
         "options": options,
         "environment": {**os.environ},

@@ -22,7 +22,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import code, manifest, record
 from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.paths import Paths, Spec
-from ptq_dynamics.engine.publish import sweep
+from ptq_dynamics.engine.publish import sweep_works
 
 MISSING, DAMAGED = "missing", "damaged"
 SEED = re.compile(r" seed (\d+)")  # in the label of an input
@@ -79,15 +79,15 @@ def stale(spec: Spec, paths: Paths, *, deep: bool = False) -> list[str]:
     """Return the reasons why a result is missing, outdated or damaged, the root cause first; none
     if it is up to date. `deep` compares the bytes of its files, not only their sizes."""
     try:
-        found = record.read(paths.record)
+        known = record.read(paths.record)
     except Problem as problem:
         return [f"{DAMAGED}: {problem}" if paths.record.exists() else MISSING]
-    reasons = list(differences(found.job, spec))
+    reasons = list(differences(known.job, spec))
     for path in (path for group in spec["inputs"].values() for path in group):
-        if found.inputs.get(path, "") != (now := digest_of(path)):
+        if known.inputs.get(path, "") != (now := digest_of(path)):
             reasons.append(f"its input {path} is {'other' if now else 'missing'}")
     # `deep` also finds damage in a result that is outdated for another reason.
-    result = found.manifest(paths.manifest)
+    result = known.manifest(paths.manifest)
     if (deep or not reasons) and (harm := result.harm(deep)):
         return [f"{DAMAGED}: {harm}", *reasons]
     return reasons
@@ -122,11 +122,11 @@ def differences(before: object, now: object, place: str = "") -> Iterator[str]:
 def _differing_inputs(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
     """Yield the differences of inputs by label, in one line for all seeds of a label."""
     seeds = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    for found, labels in zip(seeds, (before, now), strict=True):
+    for by_label, labels in zip(seeds, (before, now), strict=True):
         for label in labels:
-            found[SEED.sub("", label)] += SEED.findall(label)
+            by_label[SEED.sub("", label)] += SEED.findall(label)
     for name in dict.fromkeys(chain(*seeds)):
-        old, new = (found.get(name) for found in seeds)
+        old, new = (by_label.get(name) for by_label in seeds)
         if old is None or new is None:
             yield f"input {name} is {'new' if old is None else 'no longer read'}"
         elif old != new:
@@ -136,7 +136,7 @@ def _differing_inputs(before: Mapping[str, object], now: Mapping[str, object]) -
 
 
 def _are_entries(value: object) -> TypeGuard[list[Mapping[str, object]]]:
-    return isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
+    return isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)
 
 
 def _shown(value: object) -> str:
@@ -162,7 +162,7 @@ def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
             paths.manifest.unlink(missing_ok=True)
         return False
     restore_manifest(paths)
-    sweep(paths)
+    sweep_works(paths)
     latest = max(manifest.written(path) for path in (*map(Path, job.needs), paths.spec))
     if latest > manifest.written(paths.manifest):
         os.utime(paths.manifest, ns=(latest, latest))

@@ -32,7 +32,7 @@ BINDING = ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom | ast.Pass
 # What runs later than the statement that has it, or binds names of its own.
 LATER = {ast.ClassDef: {"body"}, ast.Lambda: {"body"}, ast.comprehension: {"target"}}
 LATER |= {ast.arg: {"annotation"}, ast.AnnAssign: {"annotation"}}
-LATER |= {each: {"body", "returns"} for each in (ast.FunctionDef, ast.AsyncFunctionDef)}
+LATER |= {kind: {"body", "returns"} for kind in (ast.FunctionDef, ast.AsyncFunctionDef)}
 
 Chain = tuple[str, ...]  # a dotted name
 Imports = dict[str, set[tuple[str, Chain]]]  # by name: modules, and names within them
@@ -51,7 +51,7 @@ class Module:
     binding names, or if it binds a name twice, because the order of statements matters then."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.statements = [each for each in tree.body if not is_silent(each)]
+        self.statements = [statement for statement in tree.body if not is_silent(statement)]
         self.defined, self.imports = dict[str, list[ast.stmt]](), Imports()
         for statement in self.statements:
             for node in scope(statement):
@@ -109,7 +109,7 @@ def _may_act(node: ast.AST) -> bool:
         case ast.Call(called):
             return not _is_pure(called)
     decorators = getattr(node, "decorator_list", [])
-    return not all(isinstance(each, ast.Call) or _is_pure(each) for each in decorators)
+    return not all(isinstance(d, ast.Call) or _is_pure(d) for d in decorators)
 
 
 def _is_pure(called: ast.expr) -> bool:
@@ -124,9 +124,9 @@ def scope(node: ast.AST) -> Iterator[ast.AST]:
     """Yield a node and all below it that runs with it and binds names where it does."""
     waiting = [node]
     while waiting:
-        yield (each := waiting.pop())
-        later = LATER.get(type(each), ())
-        for name, part in ast.iter_fields(each):
+        yield (inner := waiting.pop())
+        later = LATER.get(type(inner), ())
+        for name, part in ast.iter_fields(inner):
             parts = part if isinstance(part, list) else [part]
             waiting += (p for p in parts if name not in later and isinstance(p, ast.AST))
 
@@ -137,17 +137,17 @@ def _defined(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None
 
 
-def add_imports(node: ast.AST, found: Imports) -> None:
+def add_imports(node: ast.AST, imports: Imports) -> None:
     """Add what the names stand for that an import binds; other nodes add none."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
-            found.setdefault(name, set()).add((alias.name if alias.asname else name, ()))
-            found.setdefault(UNNAMED, set()).add((alias.name, ()))
+            imports.setdefault(name, set()).add((alias.name if alias.asname else name, ()))
+            imports.setdefault(UNNAMED, set()).add((alias.name, ()))
     elif isinstance(node, ast.ImportFrom):
         for alias in node.names:
             within = () if alias.name == WHOLE else (alias.name,)
-            found.setdefault(alias.asname or alias.name, set()).add((node.module or "", within))
+            imports.setdefault(alias.asname or alias.name, set()).add((node.module or "", within))
 
 
 def dotted(node: ast.AST) -> Chain | None:
@@ -166,18 +166,18 @@ def _part(statement: ast.stmt) -> Part:
         node = waiting.pop()
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             pass  # a field may have the name of an imported module
-        elif found := dotted(node):
-            chains.add(found)
+        elif names := dotted(node):
+            chains.add(names)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             add_imports(node, imports)
         else:
             waiting += ast.iter_child_nodes(node)
             if isinstance(node, ast.ClassDef):
                 own = Imports()  # attributes of the class
-                for each in chain.from_iterable(map(scope, node.body)):
-                    add_imports(each, own)
+                for inner in chain.from_iterable(map(scope, node.body)):
+                    add_imports(inner, own)
                 chains |= {(name,) for name in own}
-    return Part(digest([_text(left)]), chains, imports)
+    return Part(text_digest([_text(left)]), chains, imports)
 
 
 class _Stripped(ast.NodeTransformer):
@@ -214,7 +214,7 @@ class _Stripped(ast.NodeTransformer):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         # Python 3.12 and later add an empty text at the end of nested formats.
-        node.values = [each for each in node.values if getattr(each, "value", True)]
+        node.values = [value for value in node.values if getattr(value, "value", True)]
         return self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
@@ -239,6 +239,6 @@ def _text(node: object) -> str:
     return "" if node is None else f"{type(node).__name__}:{node!r}"
 
 
-def digest(parts: Iterable[str]) -> str:
+def text_digest(parts: Iterable[str]) -> str:
     """Return a short digest of texts in their order."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]

@@ -26,7 +26,7 @@ from typing import NoReturn
 
 from ptq_dynamics.engine.lease import VISIBLE, visible
 from ptq_dynamics.engine.paths import Spec
-from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE, Request, end_at_once
+from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE, JobRequest, end_at_once
 
 # By default, glibc returns large tensors to the system after each step and requests them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
@@ -109,13 +109,13 @@ def _prepare(job: Spec, devices: Sequence[str]) -> bool:
     if (names := {*job["code"], *job["libraries"]}) <= _known:
         return True
     try:
-        code.load(job["code"])
+        code.import_modules(job["code"])
         for module in MODULES:
             # On import, bitsandbytes chooses between the CPU and the device, which is hidden.
             if module.split(".")[0] in job["libraries"] and not (devices and module == BITS):
                 import_module(module)
-        whole = (code.Node(f"{code.PACKAGE}.{name}", code.WHOLE) for name in job["code"])
-        code.program().reach(whole)
+        modules = (code.Node(f"{code.PACKAGE}.{name}", code.WHOLE) for name in job["code"])
+        code.program().reach(modules)
     except Exception:
         return False
     if torch := sys.modules.get("torch"):
@@ -147,7 +147,7 @@ def _can_begin_cuda(torch: ModuleType, device: str) -> bool:
     return child.exitcode == 0
 
 
-def _serve_one(connection: socket.socket, descriptors: list[int], request: Request) -> NoReturn:
+def _serve_one(connection: socket.socket, descriptors: list[int], request: JobRequest) -> NoReturn:
     """Run the job of a connection and end this child."""
     from ptq_dynamics.engine.execute import execute
 

@@ -10,7 +10,6 @@ from matplotlib.axis import Axis, XAxis
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from ptq_dynamics.figures.labels import Panel
-from ptq_dynamics.figures.places import RIGHT
 from ptq_dynamics.figures.style import END, Line, Look, Styles
 
 FAINT = 0.4  # opacity of what is neither an end nor a level
@@ -19,29 +18,14 @@ SPIKE, NEIGHBOURS = 1.5, 9
 
 
 def draw_panel(
-    ax: Axes,
-    panel: Panel,
-    table: pd.DataFrame,
-    styles: Styles,
-    last: bool,
-    goes_on: Set[str],
+    ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles, goes_on: Set[str]
 ) -> None:
-    """Draw the points of one panel; the `last` of a row names the right axis."""
-    right = ax.twinx(label=RIGHT.format(panel.name)) if panel.right else None
-    rates = table[table.axis == "right"]
-    # Hollow, sparse markers of the curves distinguish lines of different rates.
-    several = rates.groupby("curve").y.max().nunique() > 1
+    """Draw the points of one panel, but for learning rates."""
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line, width = styles[str(curve)], panel.widths.get(str(curve))
-        if axis == "right" and right is not None:
-            look: Look = {"linestyle": ":", "linewidth": 0.8, "zorder": 1}
-            if several:
-                look |= {"marker": line.marker, "markersize": 2.8, "markerfacecolor": "white"}
-                look |= {"markeredgewidth": 0.5, "markevery": (0.02, 0.4)}
-            right.plot(part.x, part.y, color=line.color, **look)
-            continue
-        faint = panel.faint and axis == "left"
-        look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin or faint else {}
+        faint, look = panel.faint and axis == "left", Look()
+        if width or panel.thin or faint:
+            look = {"linewidth": width or 0.6}
         # Markers on narrower lines would hide the lines below.
         bare = panel.thin or axis == "level" or width != max(panel.widths.values(), default=None)
         if not bare:
@@ -59,7 +43,7 @@ def draw_panel(
     if panel.diagonal:
         ax.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
-    _limit(ax, panel, table[table.axis != "right"])
+    _limit(ax, panel, table)
     if panel.log_x:
         ax.set_xscale("log")
         plain_log_ticks(ax.xaxis)
@@ -70,15 +54,6 @@ def draw_panel(
     if panel.log_y:
         ax.set_yscale("log")
         plain_log_ticks(ax.yaxis)
-    if right is not None:
-        right.set_ylim(bottom=0)
-        right.yaxis.set_major_formatter("{x:g}")
-        right.locator_params(nbins=4)
-        right.grid(False)
-        if last:
-            right.set_ylabel(str(panel.right))
-        ax.set_zorder(right.get_zorder() + 1)
-        ax.patch.set_visible(False)
 
 
 def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:

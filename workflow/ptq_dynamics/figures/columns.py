@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
-from ptq_dynamics.base.components import found
+from ptq_dynamics.base.components import kinds_in
 from ptq_dynamics.curvature.probes import Probe
 from ptq_dynamics.measure.metrics import Column, ModelMetric
 
@@ -17,7 +17,7 @@ def owners() -> dict[str, type[Probe | ModelMetric]]:
     """Return the probes and metrics of models by the names of their columns."""
     # Not the modules: a digest of code would count everything in them.
     bases = (Probe, ModelMetric)
-    kinds = [kind for base in bases for kind in found(base.__module__, base)]
+    kinds = [kind for base in bases for kind in kinds_in(base.__module__, base)]
     return {column.name: kind for kind in kinds for column in kind.columns}
 
 

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from typing import Unpack, cast, get_args
 
@@ -23,7 +22,7 @@ from ptq_dynamics.figures.selection import Selection
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
 from ptq_dynamics.train.settings import TRAINING
-from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
+from ptq_dynamics.trajectories.trajectory import CURVE
 
 # Columns that describe the origin of a point.
 ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
@@ -113,13 +112,11 @@ class Curves:
                 parts.append(means.assign(tokens=x, step=2 * means.phase + step))
         return self.along(pd.concat(parts), names.TOKENS).assign(axis="level")
 
-    def over_tokens(
+    def run_panel(
         self, metric: str, quantizer: str | None, title: str = "{}", **form: Unpack[Form]
     ) -> Panel:
-        """Return a panel for a metric against tokens, with the learning rate on the right axis."""
-        of = ", ".join(self.settings.uncertain_rates)
-        right = "Learning rate" + (f"\n(uncertain of {of})" if of else "")
-        own: Form = {"right": right, "tokens_x": True, "crop": metric == names.LOSS, **form}
+        """Return a panel for a metric against tokens."""
+        own: Form = {"tokens_x": True, "crop": metric == names.LOSS, **form}
         return self.panel(metric, quantizer, self.x_label, title, **own)
 
     @cache
@@ -169,19 +166,6 @@ class Curves:
         key = [names.TRAJECTORY, names.CHECKPOINT]
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
-
-    @cache
-    def learning_rates(self) -> pd.DataFrame:
-        """Return the learning rate at all checkpoints of every run, for the right axis."""
-        rows = [
-            {names.TRAJECTORY: run.name, names.SEED: run.seed, **asdict(checkpoint)}
-            for run in self.settings.runs
-            for checkpoint in run.places or Trajectory(self.inputs[run.label]).checkpoints
-        ]
-        table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
-        numbers = table[[names.STEP, names.TOKENS]].astype(float)
-        table = table.assign(**numbers, value=table.lr.astype(float), metric="lr")
-        return self.along(table.assign(stderr=np.nan), self.x).assign(axis="right")
 
     def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
         """Assign rows up to the start of a branch to its trunk.

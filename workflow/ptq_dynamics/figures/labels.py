@@ -116,7 +116,7 @@ Words = tuple[str, str, Form]
 SPIKY: Form = {"thin": True, "spikes": True}
 FULL_PRECISION: dict[str, Words] = {
     names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
-    **{each.name: (each.title, each.label, {}) for each in Sharpness.columns},
+    **{c.name: (c.title, c.label, {}) for c in Sharpness.columns},
     **{e.name: (e.title, e.label, {"thin": True, "log_y": True}) for e in Spectrum.columns},
     "gradient_norm": ("Gradient norm", "L2 norm of the gradient", {**SPIKY, "log_y": True}),
     "weight_norm": ("Weight norm", "L2 norm of the weights", SPIKY),
@@ -136,11 +136,14 @@ LABELLED = frozenset({*FULL_PRECISION, *QUANTIZED})
 METHODS = {"gptqmodel": "GPTQ", "autogptq": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}
 
 
-def call(quantizers: Iterable[Shown]) -> dict[str, str]:
-    """Return the shortest distinct labels of quantizers: bits, bits and method, or names."""
+def call(quantizers: Iterable[Shown], *, with_method: bool = False) -> dict[str, str]:
+    """Return the shortest distinct labels of quantizers: bits, bits and method, or names. Those
+    `with_method` have no bits alone; a recipe has its name."""
     shown = list(quantizers)
     bits = {quantizer.name: f"{quantizer.bits}-bit" for quantizer in shown}
     methods = {q.name: METHODS.get(q.method, q.method.upper()) for q in shown}
     both = {name: f"{bits[name]} {method}" for name, method in methods.items()}
     full = {name: name for name in bits}
+    if with_method:
+        bits = {q.name: q.name if q.method == "recipe" else both[q.name] for q in shown}
     return next(labels for labels in (bits, both, full) if len({*labels.values()}) == len(full))

@@ -66,7 +66,9 @@ class Layout(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        of_quantized = QUANTIZED | {each.name for each in columns().values() if each.quantized}
+        of_quantized = QUANTIZED | {
+            column.name for column in columns().values() if column.quantized
+        }
         quantized = [metric for metric in self.metrics if metric in of_quantized]
         if quantized and not self.quantizers:
             raise ValueError(f"metrics has {quantized[0]}, which needs quantizers; add one")

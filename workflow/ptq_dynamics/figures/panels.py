@@ -1,7 +1,8 @@
 """Panels of figures. The table of a figure, its CSV file, has a row for each drawn point."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import cached_property
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
 
@@ -17,14 +18,16 @@ from matplotlib.typing import HashableList
 
 from ptq_dynamics.figures.axes import draw_panel
 from ptq_dynamics.figures.curves import ABOUT, Curves
-from ptq_dynamics.figures.labels import FINDING, Panel, names_in_groups, rounded
-from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, in_order, lines
-from ptq_dynamics.measure.names import BACKENDS
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.figures.labels import FINDING, Panel, ShownRun, names_in_groups, rounded
+from ptq_dynamics.figures.places import RIGHT
+from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Look, Styles, in_order, lines
+from ptq_dynamics.measure.names import BACKENDS, SEED, STEP, TOKENS, TRAJECTORY
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 
 # Columns of the tables of all figures; docs/results.md describes them.
 PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
+LEARNING_RATE = "Learning rate"
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
 FEW = 5  # curves, for the legend of which half a text column has room
@@ -51,18 +54,35 @@ class Sheet:
         self.panels: list[Panel] = []
         self._parts: list[pd.DataFrame] = []
 
-    def add(self, panel: Panel, *parts: pd.DataFrame) -> None:
-        """Add a panel with its points, and with the learning rate if it has a right axis."""
-        name = letters(len(self.panels))
+    def add(self, panel: Panel, *parts: pd.DataFrame, rates: bool = False) -> None:
+        """Add a panel with its points, and with the learning `rates` of runs on a right axis."""
+        name, uncertain = letters(len(self.panels)), ", ".join(self.settings.uncertain_rates)
+        if rates:
+            note = f"\n(uncertain of {uncertain})" if uncertain else ""
+            panel = replace(panel, right=f"{LEARNING_RATE}{note}")
         self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
         place = {"panel": name, "x_axis": panel.x, "y_axis": panel.y}
         for part in parts:
             self._parts.append(part.assign(**place))
             if panel.y.endswith("(%)"):
                 self._parts[-1][["y", "low", "high"]] *= 100
-        if panel.right:
-            rates = self.data.learning_rates()
-            self._parts.append(rates.assign(**{**place, "y_axis": panel.right.split("\n")[0]}))
+        if rates:
+            self._parts.append(self._rates.assign(**{**place, "y_axis": LEARNING_RATE}))
+
+    @cached_property
+    def _rates(self) -> pd.DataFrame:
+        """The learning rate at all checkpoints of every run, from the manifests of the runs."""
+        data, rows = self.data, list[dict[str, object]]()
+        for run in self.settings.runs:
+            about = {TRAJECTORY: run.name, SEED: run.seed}
+            rows += [{**about, **asdict(c)} for c in self._checkpoints(run)]
+        table = pd.DataFrame(rows).drop_duplicates([TRAJECTORY, STEP])
+        numbers = table[[STEP, TOKENS]].astype(float)
+        table = table.assign(**numbers, value=table.lr.astype(float), stderr=np.nan, metric="lr")
+        return data.along(table, data.x).assign(axis="right")
+
+    def _checkpoints(self, run: ShownRun) -> Sequence[Checkpoint]:
+        return run.places or Trajectory(self.data.inputs[run.label]).checkpoints
 
     def publish(
         self,
@@ -95,7 +115,10 @@ class Sheet:
             if draw:
                 draw(ax, panel, part, styles)
             else:
-                draw_panel(ax, panel, part, styles, panel.name in last, goes_on)
+                if panel.right:
+                    label = panel.right if panel.name in last else ""
+                    draw_rates(ax, panel, part[part.axis == "right"], styles, label)
+                draw_panel(ax, panel, part[part.axis != "right"], styles, goes_on)
         if any(panel.right for panel in panels) and (table.axis == "right").any():
             line = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
             more = {**more, "learning rate (right axis)": line}
@@ -137,7 +160,7 @@ class Sheet:
         size = " to ".join(dict.fromkeys(map(rounded, (sizes[0], sizes[-1]))))
         small = {run.stands_for for run in runs} - {None}
         kind = f" (miniature{'s' * (len(small) > 1)})" if small else ""
-        tokens = max(run.checkpoints[-1].tokens or 0 for run in runs.values())
+        tokens = max(self._checkpoints(run)[-1].tokens or 0 for run in runs)
         seeds = _counted(len({run.seed for run in runs}), "seed")
         seen = f", {rounded(tokens)} tokens" if tokens else ""
         return f"{self.settings.scale}: {size} parameters{kind}{seen}, {seeds}"
@@ -171,6 +194,25 @@ class Sheet:
         first, last = places.min(), places.max()
         both = [(n, t) for n, t in self.data.trunks.items() if n in first and t in last]
         return {trunk for name, trunk in both if first[name] >= last[trunk]}
+
+
+def draw_rates(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles, label: str) -> None:
+    """Draw learning rates as dotted lines on a right axis of a panel."""
+    right = ax.twinx(label=RIGHT.format(panel.name))
+    # Hollow, sparse markers of the curves distinguish lines of different rates.
+    several = table.groupby("curve").y.max().nunique() > 1
+    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
+        line, look = styles[str(curve)], Look(linestyle=":", linewidth=0.8, zorder=1)
+        if several:
+            look |= {"marker": line.marker, "markersize": 2.8, "markerfacecolor": "white"}
+            look |= {"markeredgewidth": 0.5, "markevery": (0.02, 0.4)}
+        right.plot(part.x, part.y, color=line.color, **look)
+    right.set(ylim=(0, None), ylabel=label)
+    right.yaxis.set_major_formatter("{x:g}")
+    right.locator_params(nbins=4)
+    right.grid(False)
+    ax.set_zorder(right.get_zorder() + 1)
+    ax.patch.set_visible(False)
 
 
 def letters(number: int) -> str:

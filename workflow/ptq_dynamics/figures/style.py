@@ -134,8 +134,8 @@ def lines(labels: Sequence[str], rates: tuple[float, float] | None = None) -> di
         if label not in styles:
             marker, area = next(OF[start] for start in OF if label.startswith(start))
             styles[label] = replace(styles.get(whose(label), LINES[0]), marker=marker, area=area)
-    for number, (label, of) in enumerate(lower.items()):
-        styles[label] = _variant(styles[of], [*lower.values()][: number + 1].count(of))
+    for number, (label, group) in enumerate(lower.items()):
+        styles[label] = _variant(styles[group], [*lower.values()][: number + 1].count(group))
     return styles
 
 

@@ -1,6 +1,5 @@
 """Files of a repository on the hub: which belong to a checkpoint, and how they are downloaded."""
 
-import hashlib
 import os
 import re
 import shutil
@@ -25,10 +24,10 @@ _SMALL = re.compile(rf"(generation_)?config\.json|{_TOKENIZER.pattern}")
 # Names of weights in transformers; other weights are adapters, or in formats of other tools.
 _SAFE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 _PICKLED = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?")
-_FETCHED = "|".join(each.pattern for each in (_SMALL, _SAFE, _PICKLED))
+_FETCHED = "|".join(pattern.pattern for pattern in (_SMALL, _SAFE, _PICKLED))
 
 # All take a file's name; a checkpoint here is one that needs no conversion.
-is_of_tokenizer, is_small, is_pickled = _TOKENIZER.fullmatch, _SMALL.fullmatch, _PICKLED.fullmatch
+is_of_tokenizer, is_small = _TOKENIZER.fullmatch, _SMALL.fullmatch
 is_weights = re.compile(f"{_SAFE.pattern}|{_PICKLED.pattern}").fullmatch
 is_of_checkpoint = re.compile(f"{_SMALL.pattern}|{_SAFE.pattern}").fullmatch
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
@@ -51,22 +50,22 @@ class HubFile:
         kind, _, digest = self.digest.partition(":")
         if kind == "sha256":
             return digest == sha256(path)
-        begun = hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
-        with path.open("rb") as file:
-            return digest == hashlib.file_digest(file, begun.copy).hexdigest()
+        from huggingface_hub.utils.sha import git_hash
+
+        return digest == git_hash(path.read_bytes())
 
 
 def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     """Return the files of a part of a repository by name; none if the part is incomplete. Pickled
     weights count only if there are no others."""
-    found = {file.name: file for file in sorted(files, key=lambda file: file.name)}
+    named = {file.name: file for file in sorted(files, key=lambda file: file.name)}
     if part == "tokenizer":
-        return tuple(file for name, file in found.items() if _TOKENIZER.fullmatch(name))
+        return tuple(file for name, file in named.items() if _TOKENIZER.fullmatch(name))
     kinds = ((SAFE, _SAFE), (PICKLED, _PICKLED))
-    kind = next((each for name, each in kinds if {name, name + INDEX} & found.keys()), None)
-    if kind is None or CONFIG not in found:
+    kind = next((pattern for name, pattern in kinds if {name, name + INDEX} & named.keys()), None)
+    if kind is None or CONFIG not in named:
         return ()
-    return tuple(found[name] for name in found if kind.fullmatch(name) or _SMALL.fullmatch(name))
+    return tuple(named[name] for name in named if kind.fullmatch(name) or _SMALL.fullmatch(name))
 
 
 @dataclass(frozen=True)

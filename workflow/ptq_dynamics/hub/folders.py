@@ -3,16 +3,18 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from filecmp import cmp
+from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
-from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, Forms, weight_files
+from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, UNCALLED, Forms, weight_files
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.hub.files import is_pickled, is_small, is_weights
+from ptq_dynamics.hub import formats
+from ptq_dynamics.hub.files import is_small, is_weights
 
 STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
 TOKENS: Final = "num_input_tokens_seen"  # in trainer_state.json
@@ -61,50 +63,80 @@ class LocalFile:
     changed: int
 
 
-def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None]:
+def checkpoints(
+    folder: Path, pattern: re.Pattern[str], exclude: Iterable[str] = ()
+) -> dict[Path, int | None]:
     """Return the subfolders with a checkpoint and the steps that `pattern` finds in their names,
     and final models whose trainer_state.json tells the step; or the folder itself without a step.
-    Raises `Problem` if there is none, or a step occurs twice."""
+    Names that fit a pattern of `exclude` are left out. Raises `Problem` if there is none, or a step
+    occurs twice."""
     if not folder.is_dir():
         raise Problem(f"{folder} is no folder; correct the path")
     if not pattern.groups:
         raise Problem(f"--step {pattern.pattern!r} has no brackets around the step")
-    found, is_one = dict[int, Path](), (folder / CONFIG).is_file()
-    for path in sorted(each for each in folder.iterdir() if each.is_dir()):
-        match = pattern.search(path.name)
-        if match is None or not match[1].isdecimal() or TEMPORARY.match(path.name):
+    found, lacking, is_one = dict[int, Path](), list[Path](), (folder / CONFIG).is_file()
+    for path, step in _stepped(folder, pattern):
+        if TEMPORARY.match(path.name) or is_excluded(path, exclude):
             continue
         if not (path / CONFIG).is_file():
-            # A checkpoint may have subfolders with the states of optimizers.
-            if not is_one:
-                raise Problem(f"{path} has no {CONFIG}; save the whole model, or move it away")
-        elif (other := found.setdefault(int(match[1]), path)) is not path:
-            raise Problem(f"{path} has the step of {other}; give --step another pattern")
+            lacking.append(path)
+        elif (other := found.setdefault(step, path)) is not path:
+            mend = "give --step another pattern, or --exclude one"
+            raise Problem(f"{path} has the step of {other}; {mend}")
     if is_one and not found:
         return {folder: None}
     for path in _others(folder, found.values()):
-        step = final_step(path) if _is_final(path, folder) and _weights(path) else None
-        if step is not None and step not in found and twin(path, found.values()) is None:
-            found[step] = path
+        last = final_step(path) if _is_final(path, folder) and _weights(path) else None
+        if is_excluded(path, exclude) or twin(path, found.values()) is not None:
+            continue
+        if last is not None and last not in found:
+            found[last] = path
     if not found:
+        for path in (*lacking, folder):
+            if (kind := formats.recognized(path)) is not None:
+                raise Problem(f"{path} has {kind}")
+        if any(is_excluded(path, exclude) for path, _ in _stepped(folder, pattern)):
+            raise Problem(f"--exclude leaves no checkpoint in {folder}; correct it")
+        if lacking:
+            raise Problem(f"{lacking[0]} has no {CONFIG}; save the whole model, or move it away")
         why = "and no subfolder that has one is named as checkpoint-500"
         mend = r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
         raise Problem(f"{folder} has no {CONFIG}, {why}; {mend}")
     return {found[step]: step for step in sorted(found)}
 
 
-def left_out(folder: Path, pattern: re.Pattern[str]) -> list[str]:
-    """Return a line for each model in a folder that is not among its checkpoints."""
-    measured, lines = checkpoints(folder, pattern), list[str]()
+def _stepped(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[Path, int]]:
+    """Yield the subfolders whose names have a step, and the step."""
+    for path in sorted(each for each in folder.iterdir() if each.is_dir()):
+        if (match := pattern.search(path.name)) and match[1].isdecimal():
+            yield path, int(match[1])
+
+
+def is_excluded(path: Path | str, exclude: Iterable[str]) -> bool:
+    """Return whether the name of a folder or revision fits one of some patterns of file names."""
+    return any(fnmatchcase(Path(path).name, name) for name in exclude)
+
+
+def left_out(folder: Path, pattern: re.Pattern[str], exclude: Collection[str] = ()) -> list[str]:
+    """Return a line for each model in a folder that is neither excluded nor among its
+    checkpoints."""
+    measured, lines = checkpoints(folder, pattern, exclude), list[str]()
     steps = {step: path.name for path, step in measured.items() if step is not None}
-    for path in _others(folder, measured):
+    others = _others(folder, measured)
+    if folder not in measured:
+        others += [path for path, _ in _stepped(folder, pattern) if path not in measured]
+    for path in dict.fromkeys(others):
         mend = "; to measure it, move it to a subfolder checkpoint-STEP, or give --step"
+        if is_excluded(path, exclude):
+            continue
         if (other := twin(path, measured)) is not None:
             why, mend = f"its weights are those of {other.name}", ""
-        elif not _weights(path):
-            why = f"its {SAFE} is not complete"
         elif path != folder and TEMPORARY.match(path.name):
             why = "its name is that of an interrupted save"
+        elif not (path / CONFIG).is_file():
+            why, mend = f"it has {formats.recognized(path) or f'no {CONFIG}'}", ""
+        elif not _weights(path):
+            why = f"its {SAFE} is not complete"
         elif not _is_final(path, folder):
             why = "its name has no step"
         else:
@@ -197,13 +229,9 @@ def json_object(path: Path) -> dict[str, Any]:  # anything, since other tools wr
 def files(folder: Path) -> tuple[LocalFile, ...]:
     """Return the files of the checkpoint in a folder, without weights that transformers does not
     read. Raises `Problem` if its weights are not complete safetensors."""
-    names = {path.name for path in folder.glob("*")}
-    if not names & {SAFE, SAFE + INDEX} and any(map(is_pickled, names)):
-        raise Problem(
-            f"{folder} has its weights in .bin files, which can run code when they are read; "
-            'convert them: python -c "from transformers import AutoModelForCausalLM as M; '
-            f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
-        )
+    has_weights = any((folder / name).is_file() for name in (SAFE, SAFE + INDEX))
+    if not has_weights and (other := formats.recognized(folder)) is not None:
+        raise Problem(f"{folder} has {other}")
     weights = {path.name for path in weight_files(folder)}
     if SAFE not in weights:
         weights.add(SAFE + INDEX)
@@ -217,8 +245,22 @@ def listed(folder: Path, is_one: Callable[[str], object]) -> tuple[LocalFile, ..
     return tuple(LocalFile(name, about.st_size, about.st_mtime_ns) for name, about in found)
 
 
-def about(config: Mapping[str, Any], tensors: Forms) -> About:  # a model may have any config
-    """Return the properties of a model, from its config.json and the forms of its tensors."""
+def require_finite(folder: Path) -> None:
+    """Raise `Problem` if the weights in a folder have a value that is not finite."""
+    from safetensors import safe_open
+
+    for path in weight_files(folder):
+        with safe_open(path, "pt") as file:
+            for name in file.offset_keys():
+                if not file.get_tensor(name).isfinite().all():
+                    raise Problem(f"{folder} has values that are not finite, in {name}")
+
+
+def about(place: object, config: Mapping[str, Any], tensors: Forms) -> About:  # of any model
+    """Return the properties of the model at a place, from its config.json and the forms of its
+    tensors. Raises `Problem` if it is no causal language model of transformers."""
+    if (why := formats.misfit(config)) is not None:
+        raise Problem(f"{place} {why}")
     # A model of text and images has a part for text.
     config = {**config, **(config.get("text_config") or {})}
     shapes = {name: shape for name, (_, shape) in tensors.items()}
@@ -227,6 +269,7 @@ def about(config: Mapping[str, Any], tensors: Forms) -> About:  # a model may ha
         shape[column]
         for name, shape in shapes.items()
         if len(shape) == 2 and name.endswith(".weight") and any(map(str.isdigit, name.split(".")))
+        if not UNCALLED.search(name)
     }
     return {
         "name": config["model_type"],

@@ -80,11 +80,11 @@ def resolve(wanted: Wanted) -> Entry:
     except Exception as error:
         raise explained(error, source, "the list of files") from error
     every = about.siblings or ()
-    require_plain_names(source, (each.rfilename for each in every))
-    found = files.choose(wanted.part, (_file(each, source) for each in every))
-    if not found or about.sha is None:
+    require_plain_names(source, (sibling.rfilename for sibling in every))
+    chosen = files.choose(wanted.part, (_file(sibling, source) for sibling in every))
+    if not chosen or about.sha is None:
         raise Problem(f"{source} has no complete {wanted.part}; correct config/families.yaml")
-    return Entry(about.sha, found)
+    return Entry(about.sha, chosen)
 
 
 def _cached(wanted: Wanted) -> Entry:
@@ -92,14 +92,14 @@ def _cached(wanted: Wanted) -> Entry:
     kinds = {64: "sha256", 40: "git-sha1"}
     for about in _in_cache(wanted.repository):
         if wanted.revision in about.refs:
-            named = [(each, each.blob_path.name) for each in about.files]
+            named = [(file, file.blob_path.name) for file in about.files]
             every = [
-                HubFile(each.file_name, each.size_on_disk, f"{kinds[len(name)]}:{name}")
-                for each, name in named
-                if files.is_of_checkpoint(each.file_name) and len(name) in kinds
+                HubFile(file.file_name, file.size_on_disk, f"{kinds[len(name)]}:{name}")
+                for file, name in named
+                if files.is_of_checkpoint(file.file_name) and len(name) in kinds
             ]
-            if found := files.choose(wanted.part, every):
-                return Entry(about.commit_hash, found)
+            if chosen := files.choose(wanted.part, every):
+                return Entry(about.commit_hash, chosen)
     place = f"{wanted.repository}@{wanted.revision}"
     raise Problem(f"{place} is not complete in the hub's cache; unset HF_HUB_OFFLINE")
 
@@ -108,9 +108,9 @@ def _in_cache(repository: str) -> Iterator["CachedRevisionInfo"]:
     from huggingface_hub import constants, errors, scan_cache_dir
 
     with suppress(errors.CacheNotFound):
-        for each in scan_cache_dir(constants.HF_HUB_CACHE).repos:
-            if each.repo_id == repository and each.repo_type == "model":
-                yield from each.revisions
+        for cached in scan_cache_dir(constants.HF_HUB_CACHE).repos:
+            if cached.repo_id == repository and cached.repo_type == "model":
+                yield from cached.revisions
 
 
 def revisions(repository: str, pattern: str) -> list[str]:
@@ -118,17 +118,17 @@ def revisions(repository: str, pattern: str) -> list[str]:
     from huggingface_hub import HfApi, constants
 
     if constants.HF_HUB_OFFLINE:
-        every = [name for each in _in_cache(repository) for name in each.refs]
+        every = [name for cached in _in_cache(repository) for name in cached.refs]
     else:
         try:
             refs = HfApi().list_repo_refs(repository)
         except Exception as error:
             raise explained(error, Source(repository, "main", "main"), "its branches") from error
-        every = [each.name for each in (*refs.branches, *refs.tags)]
-    if not (found := sorted(name for name in every if fnmatch(name, pattern))):
+        every = [ref.name for ref in (*refs.branches, *refs.tags)]
+    if not (matching := sorted(name for name in every if fnmatch(name, pattern))):
         near = ", ".join(sorted(every)[:8]) or "none"
         raise Problem(f"{repository} has no revision like {pattern!r} (it has: {near})")
-    return found
+    return matching
 
 
 def model(repository: str, revision: str, commit: str) -> folders.About:
@@ -145,7 +145,8 @@ def model(repository: str, revision: str, commit: str) -> folders.About:
     except Exception as error:
         raise explained(error, source, "config.json, or what safetensors hold,") from error
     require_plain(source, config.parent, forms(metadata))
-    return folders.about(json.loads(config.read_text(encoding="utf-8")), forms(metadata))
+    about = json.loads(config.read_text(encoding="utf-8"))
+    return folders.about(source, about, forms(metadata))
 
 
 def _file(about: "RepoSibling", source: Source) -> HubFile:
@@ -165,18 +166,18 @@ def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
         requests = {one: pool.submit(resolve, one) for one in sorted(set(wanted))}
     for one, answer in requests.items():
         try:
-            found = answer.result()
+            entry = answer.result()
         except Problem as problem:
             failed.append(str(problem))
             continue
         known = entries.setdefault(one.repository, {}).get(one.key)
-        if known is not None and one.part == "tokenizer" and known.files == found.files:
+        if known is not None and one.part == "tokenizer" and known.files == entry.files:
             # An equal tokenizer at another commit keeps its entry.
             continue
-        if known is not None and known.commit != found.commit:
-            commits = f"from {known.commit[:12]} to {found.commit[:12]}"
+        if known is not None and known.commit != entry.commit:
+            commits = f"from {known.commit[:12]} to {entry.commit[:12]}"
             print(f"{one.repository}@{one.revision} moved {commits}")
-        entries[one.repository][one.key] = found
+        entries[one.repository][one.key] = entry
     content = TypeAdapter(Lock).dump_python(entries, mode="json")
     write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
     return len(requests) - len(failed), failed

@@ -5,6 +5,7 @@ from itertools import chain, combinations
 
 import pandas as pd
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import TEXT, join, read
@@ -53,7 +54,7 @@ def run(context: Context[ComparisonSettings]) -> Mapping[str, object]:
 
 def _codes(context: Context[ComparisonSettings]) -> Iterator[dict[str, object]]:
     for pair in chain.from_iterable(combinations(group, 2) for group in context.settings.groups):
-        sources = [Trajectory(context.inputs[f"quantized {name}"]) for name in pair]
+        sources = [Trajectory(context.inputs[needs.quantized(name)]) for name in pair]
         for checkpoint in sources[0].checkpoints:
             ours, theirs = (packed.grids(source.folder(checkpoint)) for source in sources)
             for layer, mine in sorted(ours.items()):
@@ -78,7 +79,7 @@ def _models(context: Context[ComparisonSettings]) -> pd.DataFrame:
     for quantizer in chain.from_iterable(context.settings.groups):
         measured = table[table.quantizer == quantizer]
         wide = measured.pivot(index=names.CHECKPOINT, columns=names.METRIC, values=names.VALUE)
-        layers = read(context.input(f"quantized {quantizer}").file(names.LAYERS), TEXT)
+        layers = read(context.input(needs.quantized(quantizer)).file(names.LAYERS), TEXT)
         means = layers.groupby(names.CHECKPOINT)[[names.STEP, names.OUTPUT_RELATIVE]].mean()
         joined = means.join(wide[[names.LOSS, names.QUANTIZATION_ERROR]], how="inner")
         parts.append(joined.reset_index().assign(quantizer=quantizer))

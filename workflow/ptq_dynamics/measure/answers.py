@@ -18,6 +18,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks._yaml_loader import load_yaml
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
@@ -38,7 +39,7 @@ class Asking:
     def __init__(self, tasks: Sequence[Asked], context: Context[object]) -> None:
         # The harness logs hints for every task and model.
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
-        self._tasks = {each: load(context.input(f"task {each.task}")) for each in tasks}
+        self._tasks = {each: load(context.input(needs.task(each.task))) for each in tasks}
         self.facts: dict[str, dict[str, float]] = {
             asked.task: {"chance": _chance(parts, asked.documents)}
             for asked, parts in self._tasks.items()

@@ -2,7 +2,8 @@
 validation losses, and answers to downstream tasks, with one model in memory."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,15 +13,18 @@ import torch
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers.modeling_outputs import CausalLMOutput
 
 from ptq_dynamics import models
+from ptq_dynamics.base import needs
+from ptq_dynamics.base.checkpoints import ROUTER
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.carried import carried
-from ptq_dynamics.measure.metrics import Measured
+from ptq_dynamics.measure.metrics import Measured, OfPredictions
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, LOSSES, OUTCOMES, STEP
 from ptq_dynamics.measure.series import MeasureSettings
 from ptq_dynamics.trajectories import trajectory
@@ -40,13 +44,14 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
     of tasks, the outcome of every document, float32 [documents], under TASK/CHECKPOINT; of
     quantized checkpoints, the errors of every layer, and the packed weights where they are kept.
     What the blocks of the last checkpoint carry is a fact."""
-    settings, source = context.settings, Trajectory(context.inputs["trajectory"])
-    corpus, chosen = context.input("corpus"), source.at(settings.checkpoints)
+    settings, source = context.settings, Trajectory(context.inputs[needs.TRAJECTORY])
+    corpus, chosen = context.input(needs.CORPUS), source.at(settings.checkpoints)
     validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
     is_full = settings.quantizer is None
     asking = _asking(context) if settings.tasks else None
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
     values = list[tuple[str, str, float, float | None]]()
+    of_predictions = [each for each in settings.metrics if isinstance(each, OfPredictions)]
     digests, rows = dict[str, str](), list[dict[str, object]]()
     facts: dict[str, object] = {"digests": digests, "tasks": {}, "carried": {}}
     by_name: dict[str, dict[str, object]] = {} if is_full else {"raised_damping": {}}
@@ -65,7 +70,9 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
             by_name.setdefault(fact, {})[name] = content
         with models.offloading(context.scratch, context.device_map):
             model = models.load(folder, torch.float32 if is_full else None)
-            losses[name] = models.block_losses(model, validation, settings.batch)
+            place = source.folder(checkpoint)
+            with _compared(model, place, of_predictions) as compared:
+                losses[name] = models.block_losses(model, validation, settings.batch)
             if not losses[name].isfinite().all():
                 raise Problem(
                     f"the loss of {name} is not finite; leave the checkpoint or the quantizer out"
@@ -74,8 +81,8 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
                 answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
             for metric in settings.metrics:
-                place = source.folder(checkpoint)
-                now = Measured(model, place, validation, losses[name], settings.batch)
+                means = {key: torch.stack(found) for key, found in compared.items()}
+                now = Measured(model, place, validation, losses[name], settings.batch, means)
                 values.append((name, metric.columns[0].name, *metric.measure(now)))
             if settings.carried and checkpoint == chosen[-1]:
                 first = validation[: settings.carried]
@@ -96,6 +103,31 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
     return trajectory.facts(chosen, **facts)
 
 
+@contextmanager
+def _compared(
+    model: torch.nn.Module, folder: Path, metrics: Sequence[OfPredictions]
+) -> Iterator[dict[str, list[Tensor]]]:
+    """Compare all predictions of a model with those of the weights in a folder; yield the means
+    over the tokens of each sequence, by metric."""
+    means = {metric.metric: list[Tensor]() for metric in metrics}
+    if not metrics:
+        yield means
+        return
+    full = models.load(folder, torch.float32)
+
+    # One sequence at a time, because logits of large vocabularies take gigabytes.
+    def compare(_model: object, inputs: tuple[Tensor], output: CausalLMOutput) -> None:
+        expected = full(inputs[0].to(models.inputs_device(full)), use_cache=False).logits
+        assert output.logits is not None
+        for p, q in zip(expected, output.logits, strict=True):
+            for metric in metrics:
+                means[metric.metric].append(metric.of(p, q.to(p.device)).mean().cpu())
+
+    handle = model.register_forward_hook(compare)
+    yield means
+    handle.remove()
+
+
 def _asking(context: Context[MeasureSettings]) -> "Asking":
     # The harness takes seconds to import.
     from ptq_dynamics.measure.answers import Asking
@@ -112,7 +144,7 @@ def _packed(
     settings = context.settings
     assert settings.quantizer is not None and settings.calibration is not None
     place = context.out if settings.keep else context.scratch / "packed"
-    calibration = settings.calibration.read(context.input("corpus"))
+    calibration = settings.calibration.read(context.input(needs.CORPUS))
     folders = [source.folder(checkpoint) for checkpoint in chosen]
     results = settings.quantizer.each(folders, calibration, context)
     for checkpoint, folder in zip(chosen, folders, strict=True):
@@ -123,10 +155,13 @@ def _packed(
             result.save(folder, target)
             # Loaded again, because methods change their model.
             model, batches = models.load(folder), calibration.batches()
-            if (left := models.left_out(model, result.weights)) and not settings.skip:
+            left = models.left_out(model, result.weights)
+            refused = [name for name in left if not ROUTER.search(name)]
+            if refused and not settings.skip:
                 raise Problem(
-                    f"{settings.quantizer.method} does not take {len(left)} matrices of {folder}: "
-                    f"{', '.join(left[:SHOWN])}...; --skip leaves them in full precision"
+                    f"{settings.quantizer.method} does not take {len(refused)} matrices of "
+                    f"{folder}: {', '.join(refused[:SHOWN])}...; --skip leaves them in full "
+                    "precision"
                 )
             errors = {}
             if settings.layers:

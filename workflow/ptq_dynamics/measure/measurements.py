@@ -63,9 +63,9 @@ def degradation(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, 
     return ratio - 1, error
 
 
-def mean_over_tasks(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def mean_over_tasks(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return the mean of independent values with standard errors, and the mean's error."""
-    values, errors = np.asarray(found, dtype=np.float64).T
+    values, errors = np.asarray(scores, dtype=np.float64).T
     return float(values.mean()), float(np.sqrt((errors**2).sum()) / len(errors))
 
 
@@ -98,16 +98,16 @@ def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
 
 def contributions(metric: names.Paired, series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     """Return the values of blocks whose mean is the metric, float64 [blocks], by checkpoint."""
-    found, losses = dict[str, np.ndarray](), block_losses(series, inputs)
+    values, losses = dict[str, np.ndarray](), block_losses(series, inputs)
     before = losses if metric == names.LOSS else block_losses(in_full_precision(series), inputs)
     for name, own in losses.items():
         full, after = before[name].astype(np.float64), own.astype(np.float64)
-        found[name] = after if metric == names.LOSS else after - full
+        values[name] = after if metric == names.LOSS else after - full
         if metric == names.QUANTIZATION_ERROR:
             # To first order, see `relative_increase`.
             ratio = after.mean() / full.mean()
-            found[name] = (after - ratio * full) / full.mean() + ratio - 1
-    return found
+            values[name] = (after - ratio * full) / full.mean() + ratio - 1
+    return values
 
 
 def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
@@ -118,7 +118,7 @@ def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
     Source: Cousineau (2005), with the correction of Morey (2008), for designs within subjects. The
     shared variation is a median, because errors in one figure may differ by orders of magnitude.
     """
-    found: dict[K, float] = {}
+    errors: dict[K, float] = {}
     for size in dict.fromkeys(map(len, blocks.values())):
         alike = {key: values for key, values in blocks.items() if len(values) == size}
         table = np.stack([*alike.values()])
@@ -130,15 +130,15 @@ def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
             rest = table - table.mean(axis=1, keepdims=True)
             rest = rest - np.median(rest[finite], axis=0)
             own = np.fmin(own, rest.std(axis=1, ddof=1) / root * np.sqrt(count / (count - 1)))
-        found |= dict(zip(alike, own.tolist(), strict=True))
-    return found
+        errors |= dict(zip(alike, own.tolist(), strict=True))
+    return errors
 
 
 def _arrays(series: Series, file: str, inputs: Inputs) -> dict[str, np.ndarray]:
-    found = dict[str, np.ndarray]()
+    arrays = dict[str, np.ndarray]()
     for manifest in manifests_of(series, inputs):
-        found |= load_file(manifest.file(file))
-    return found
+        arrays |= load_file(manifest.file(file))
+    return arrays
 
 
 def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
@@ -148,19 +148,23 @@ def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
 
 def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
     """Return for each task of a series whether it counts in the mean; these tasks come first."""
-    found = {name for manifest in manifests_of(series, inputs) for name in manifest.facts["tasks"]}
-    counts = {name: f"{names.BESIDE} {name}" not in inputs for name in sorted(found)}
-    return dict(sorted(counts.items(), key=lambda each: not each[1]))
+    measured = {
+        name for manifest in manifests_of(series, inputs) for name in manifest.facts["tasks"]
+    }
+    counts = {name: f"{names.BESIDE} {name}" not in inputs for name in sorted(measured)}
+    return dict(sorted(counts.items(), key=lambda item: not item[1]))
 
 
 def chances(inputs: Inputs) -> dict[str, float]:
     """Return the chance accuracy of every task, and its mean over the tasks that count."""
-    found = dict[str, float]()
+    accuracies = dict[str, float]()
     for label in sorted(inputs):
         for manifest in inputs[label] if label.startswith(f"{names.MEASURED} ") else ():
-            found |= {name: each["chance"] for name, each in manifest.facts["tasks"].items()}
-    counted = [found[name] for name in sorted(found) if f"{names.BESIDE} {name}" not in inputs]
-    return found | ({names.MEAN: float(np.mean(counted))} if counted else {})
+            accuracies |= {name: facts["chance"] for name, facts in manifest.facts["tasks"].items()}
+    counted = [
+        accuracies[name] for name in sorted(accuracies) if f"{names.BESIDE} {name}" not in inputs
+    ]
+    return accuracies | ({names.MEAN: float(np.mean(counted))} if counted else {})
 
 
 def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -170,9 +174,9 @@ def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]
 
 
 def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
-    whole = manifests_of(series, inputs)
-    found = (_losses(series, inputs), _of_manifests(whole), _accuracies(series, inputs))
-    yield from _placed(series, whole, chain(*found))
+    manifests = manifests_of(series, inputs)
+    rows = (_losses(series, inputs), _of_manifests(manifests), _accuracies(series, inputs))
+    yield from _placed(series, manifests, chain(*rows))
     of_series = (inputs[label] for label in inputs if label.endswith(series.label("")))
     for manifest in chain(*of_series):
         if names.VALUES in manifest.files:
@@ -180,29 +184,31 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
             yield from _placed(series, [manifest], cast("list[Row]", values.to_dict("records")))
 
 
-def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Row]) -> Iterator[Row]:
+def _placed(series: Series, manifests: Sequence[Manifest], values: Iterable[Row]) -> Iterator[Row]:
     """Return values of checkpoints as rows of the table."""
     checkpoints = series.places or Trajectory(manifests).checkpoints
-    places: dict[str, Row] = {each.id: asdict(each) for each in checkpoints}
-    digests = {id_: digest for each in manifests for id_, digest in each.facts["digests"].items()}
-    for measured in found:
+    places: dict[str, Row] = {c.id: asdict(c) for c in checkpoints}
+    digests = {
+        id_: digest for manifest in manifests for id_, digest in manifest.facts["digests"].items()
+    }
+    for measured in values:
         name = measured[names.CHECKPOINT]
         yield {**vars(series), **places[name], "checkpoint": digests[name], **measured}
 
 
 def _value(
-    checkpoint: str, metric: str, found: tuple[float, float | None], task: str | None = None
+    checkpoint: str, metric: str, estimate: tuple[float, float | None], task: str | None = None
 ) -> Row:
     measured = {names.CHECKPOINT: checkpoint, names.TASK: task, names.METRIC: metric}
-    return measured | dict(zip((names.VALUE, names.ERROR), found, strict=True))
+    return measured | dict(zip((names.VALUE, names.ERROR), estimate, strict=True))
 
 
 def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
     full = block_losses(in_full_precision(series), inputs)
-    for name, found in block_losses(series, inputs).items():
-        yield _value(name, names.LOSS, mean_and_error(found))
+    for name, losses in block_losses(series, inputs).items():
+        yield _value(name, names.LOSS, mean_and_error(losses))
         if series.quantizer != names.FULL_PRECISION:
-            before, after = full[name].astype(np.float64), found.astype(np.float64)
+            before, after = full[name].astype(np.float64), losses.astype(np.float64)
             yield _value(name, names.INCREASE, mean_and_error(after - before))
             yield _value(name, names.QUANTIZATION_ERROR, relative_increase(before, after))
 
@@ -210,11 +216,11 @@ def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
 def _of_manifests(manifests: Sequence[Manifest]) -> Iterator[Row]:
     """Return the mean errors over layers, and the loss that blocks carry."""
     for manifest in manifests:
-        found = dict(manifest.facts.get("carried", {}))
+        means = dict(manifest.facts.get("carried", {}))
         if names.LAYERS in manifest.files:
             layers = read(manifest.file(names.LAYERS), TEXT).groupby(names.CHECKPOINT)
-            found |= layers[[*names.LAYER_METRICS]].mean().to_dict("index")
-        for name, numbers in found.items():
+            means |= layers[[*names.LAYER_METRICS]].mean().to_dict("index")
+        for name, numbers in means.items():
             for metric, value in numbers.items():
                 yield _value(name, metric, (value, None))
 
@@ -227,9 +233,9 @@ def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
     for name in right[inside[0]] if inside else ():
         scores = {task: mean_and_error(right[task][name]) for task in counted}
         mean = mean_over_tasks([scores[task] for task in inside])
-        for task, found in {**scores, names.MEAN: mean}.items():
-            yield _value(name, names.ACCURACY, found, task)
+        for task, score in {**scores, names.MEAN: mean}.items():
+            yield _value(name, names.ACCURACY, score, task)
         if series.quantizer != names.FULL_PRECISION:
             for task, group in ({task: [task] for task in counted} | {names.MEAN: inside}).items():
-                found = degradation([(full[each][name], right[each][name]) for each in group])
-                yield _value(name, names.DEGRADATION, found, task)
+                drop = degradation([(full[t][name], right[t][name]) for t in group])
+                yield _value(name, names.DEGRADATION, drop, task)

@@ -79,7 +79,7 @@ class Series:
 
 def in_order(series: Iterable[Series]) -> tuple[Series, ...]:
     """Return series in an order that no figure decides."""
-    return tuple(sorted(series, key=lambda each: each.label("")))
+    return tuple(sorted(series, key=lambda entry: entry.label("")))
 
 
 @dataclass(frozen=True)

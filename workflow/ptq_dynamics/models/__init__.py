@@ -5,12 +5,16 @@ import shutil
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, redirect_stderr
 from contextvars import ContextVar
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import get_max_memory
+from compressed_tensors.compressors.nvfp4 import base as nvfp4
+from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+from compressed_tensors.utils import patch_attr
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -20,11 +24,12 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
+    GenerationConfig,
     PreTrainedModel,
 )
 from transformers.pytorch_utils import Conv1D
 
-from ptq_dynamics.base.checkpoints import weight_files
+from ptq_dynamics.base.checkpoints import ROUTER, UNCALLED, weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
 
@@ -48,8 +53,8 @@ def device() -> torch.device:
 
 def inputs_device(model: nn.Module) -> torch.device:
     """Return the device for the inputs of a model, also of one that is spread over devices."""
-    found = next(model.parameters()).device
-    return device() if found.type == "meta" else found
+    place = next(model.parameters()).device
+    return device() if place.type == "meta" else place
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> PreTrainedModel:
@@ -72,16 +77,23 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> P
                 f"{folder} takes {size / 1e9:.2g} GB, fits on no device, and cannot be spread "
                 f"({reason}); use larger devices, or more of them"
             ) from error
-        raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
+        raise Problem(
+            f"{folder} holds no readable checkpoint ({reason}); save it again, or leave it out"
+        ) from error
     for name, weight in model.named_parameters():
         # Weights that are not in memory, or in 8 bits, cannot be verified.
         if not weight.is_meta and weight.itemsize > 1 and not weight.isfinite().all():
             raise Problem(
                 f"{folder}: {name} has values that are not finite; leave {folder.name} out, or "
-                "rebuild it"
+                "save it again"
             )
     if not spread:
         nn.Module.to(model, device())
+    try:
+        model.generation_config.validate(strict=True)
+    except ValueError:
+        # No loss depends on it, but transformers would not save it with the quantized model.
+        model.generation_config = GenerationConfig()
     return model.eval()
 
 
@@ -111,11 +123,11 @@ def configuration(folder: Path) -> dict[str, object]:
     """Return the configuration that transformers reads in a folder, defaults included, with dots
     between nested keys."""
     try:
-        found = AutoConfig.from_pretrained(folder, **LOCAL).to_dict()
+        entries = AutoConfig.from_pretrained(folder, **LOCAL).to_dict()
     except UNREADABLE as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise Problem(f"{folder} has no readable {packed.CONFIG} ({reason}); restore it") from error
-    return dict(_flat(found))
+    return dict(_flat(entries))
 
 
 def _flat(entries: dict[str, object], before: str = "") -> Iterator[tuple[str, object]]:
@@ -140,7 +152,10 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
     auto: Any = AutoModelForCausalLM  # its type has no pair of a model and what was loaded
     is_compressed = about.get("quant_method") == packed.COMPRESSED
     if is_compressed and not packed.on_grids(about):
-        with redirect_stderr(StringIO()):  # progress bars
+        # The library would round weights in FP4 times their scales to bfloat16.
+        unpack = partial(unpack_fp4_from_uint8, dtype=torch.float32)
+        wide = patch_attr(nvfp4, "unpack_fp4_from_uint8", unpack)
+        with redirect_stderr(StringIO()), wide:  # progress bars
             model, read = auto.from_pretrained(folder, **LOCAL, **options)
             model.hf_quantizer.compressor.decompress_model(model)
             _rotate(model, folder, about.get("transform_config"))
@@ -151,10 +166,10 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
         del config.quantization_config
         # Each type of configuration has its own class of models.
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        state = packed.state(folder)
+        state = packed.unpacked_state(folder)
         with torch.device("meta"):
-            whole = kind._from_config(config)
-        for name, _ in _transposed(whole):
+            empty = kind._from_config(config)
+        for name, _ in _transposed(empty):
             state[f"{name}.weight"] = state[f"{name}.weight"].T
         model, read = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
@@ -173,7 +188,7 @@ def _rotate(model: PreTrainedModel, folder: Path, about: dict[str, object] | Non
         return
     config = TransformConfig.model_validate(about)
     for scheme in config.config_groups.values():
-        scheme.apply = [each for each in scheme.apply if each.location == "input"]
+        scheme.apply = [transform for transform in scheme.apply if transform.location == "input"]
     apply_transform_config(model, config)
     for file in weight_files(folder):
         tensors = load_file(file).items()
@@ -181,7 +196,7 @@ def _rotate(model: PreTrainedModel, folder: Path, about: dict[str, object] | Non
 
 
 def _transposed(model: nn.Module) -> list[tuple[str, Conv1D]]:
-    return [(name, each) for name, each in model.named_modules() if isinstance(each, Conv1D)]
+    return [(name, layer) for name, layer in model.named_modules() if isinstance(layer, Conv1D)]
 
 
 def plain(model: PreTrainedModel) -> PreTrainedModel:
@@ -194,13 +209,16 @@ def plain(model: PreTrainedModel) -> PreTrainedModel:
         twin.weight.data, twin.bias = layer.weight.data.T.contiguous(), layer.bias
         twin.transposed = True
         model.set_submodule(name, twin)
-    has_experts = any(getattr(model.config, name, None) for name in EXPERTS)
-    if has_experts and not any(weight.is_meta for weight in model.parameters()):
+    if _has_experts(model) and not any(weight.is_meta for weight in model.parameters()):
         # It takes seconds to import.
         from llmcompressor.modeling.moe.linearize import linearize_moe
 
         linearize_moe(model)
     return model
+
+
+def _has_experts(model: nn.Module) -> bool:
+    return any(getattr(getattr(model, "config", None), name, None) for name in EXPERTS)
 
 
 def dequantized(folder: Path) -> dict[str, Tensor]:
@@ -225,7 +243,7 @@ def block_losses(model: nn.Module, blocks: Tensor, batch_size: int) -> Tensor:
     """Return the mean cross-entropy in nats of each block of tokens, float32 [blocks] on the
     CPU."""
     batches = blocks.to(inputs_device(model)).split(batch_size)
-    parts = (token_losses(model, each[:, :-1], each[:, 1:]).mean(dim=1) for each in batches)
+    parts = (token_losses(model, batch[:, :-1], batch[:, 1:]).mean(dim=1) for batch in batches)
     return torch.cat([part.cpu() for part in parts])
 
 
@@ -241,9 +259,11 @@ def left_out(model: nn.Module, taken: Container[str]) -> list[str]:
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
     """Return the linear layers of the transformer blocks by module path, which are quantized
-    (section 3). A number in the path marks a block."""
+    (section 3), without routers. A number in the path marks a block."""
+    is_mixture = _has_experts(model)
     return {
         name: module
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and any(part.isdigit() for part in name.split("."))
+        if not UNCALLED.search(name) and not (is_mixture and ROUTER.search(name))
     }

@@ -74,7 +74,7 @@ def grids(folder: Path) -> dict[str, Grid]:
     return _split(folder)[0]
 
 
-def state(folder: Path) -> dict[str, Tensor]:
+def unpacked_state(folder: Path) -> dict[str, Tensor]:
     """Read the state dict of a packed checkpoint, with unpacked weights."""
     layers, others = _split(folder)
     return others | {f"{name}.weight": grid.weight() for name, grid in layers.items()}
@@ -84,11 +84,11 @@ def unscaled(folder: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return a state dict without the scaling of the checkpoint in `folder`, if it has one."""
     path = folder / SCALING
     scaling = load_file(path) if path.exists() else {}
-    found = {
+    plain = {
         name: unscaled_weight(name.removesuffix(".weight"), value, scaling)
         for name, value in state.items()
     }
-    return found | {name: scaling[name] for name in scaling.keys() & state.keys()}
+    return plain | {name: scaling[name] for name in scaling.keys() & state.keys()}
 
 
 def unscaled_weight(layer: str, weight: Tensor, scaling: Mapping[str, Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.content import canonical, sha256
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
@@ -49,31 +50,31 @@ def sources(root: Path) -> dict[str, str]:
 
 def run(context: Context[PaperSettings]) -> Mapping[str, object]:
     """Write paper.pdf and data.json with its data; the fact is the number of figures."""
-    told, folder = context.settings.told, context.scratch / "text"
+    about, folder = context.settings.told, context.scratch / "text"
     # The order of inputs differs between a plan and a record.
     inputs = {key: context.input(key) for key in sorted(context.inputs)}
-    drawn = [name for name, figure in told["figures"].items() if figure["missing"] is None]
+    drawn = [name for name, figure in about["figures"].items() if figure["missing"] is None]
     shutil.rmtree(folder, ignore_errors=True)
     copy(context.settings.sources, REPOSITORY, folder)
-    files = {name: inputs["claims"].file(name) for name in (CLAIMS, f"{FOREST}.pdf")}
-    for name in told["tables"]:
-        files[f"tables/{name}.csv"] = inputs["tables"].file(f"{name}.csv")
+    files = {name: inputs[needs.CLAIMS].file(name) for name in (CLAIMS, f"{FOREST}.pdf")}
+    for name in about["tables"]:
+        files[f"tables/{name}.csv"] = inputs[needs.TABLES].file(f"{name}.csv")
     for name in drawn:
-        files[f"figures/{name}.pdf"] = inputs[f"figure {name}"].file(f"{name}.pdf")
+        files[f"figures/{name}.pdf"] = inputs[needs.figure(name)].file(f"{name}.pdf")
     for place, path in files.items():
         (folder / place).parent.mkdir(exist_ok=True)
         shutil.copyfile(path, folder / place)
     made = recorded(inputs.values())
     newest = max(entry["done"] for entry in made["records"].values())
     content = {
-        **told,
+        **about,
         **made,
-        "measured": {"values": inputs["measurements"].facts["rows"]},
-        "findings": {name: inputs[f"figure {name}"].facts.get(FINDING) for name in drawn},
+        "measured": {"values": inputs[needs.MEASUREMENTS].facts["rows"]},
+        "findings": {name: inputs[needs.figure(name)].facts.get(FINDING) for name in drawn},
         "inputs": {key: str(result.path) for key, result in inputs.items()},
         "newest": newest,
         "identity": context.identity,
-        "origin": ORIGIN.format(scale=told["scale"]["description"], identity=context.identity),
+        "origin": ORIGIN.format(scale=about["scale"]["description"], identity=context.identity),
     }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / DATA).write_text(text + "\n", encoding="utf-8")
@@ -154,14 +155,14 @@ def compiled(folder: Path, timestamp: int) -> bytes:
     try:
         made, warnings = compiler.compile_with_warnings(format="pdf", timestamp=timestamp)
     except typst.TypstError as error:
-        raise Problem(explained(error.diagnostic, error.message, folder)) from None
+        raise Problem(in_one_line(error.diagnostic, error.message, folder)) from None
     for warning in warnings:
-        raise Problem(explained(warning.diagnostic, warning.message, folder))
+        raise Problem(in_one_line(warning.diagnostic, warning.message, folder))
     assert isinstance(made, bytes)
     return made
 
 
-def explained(diagnostic: str, message: str, folder: Path) -> str:
+def in_one_line(diagnostic: str, message: str, folder: Path) -> str:
     """Return a diagnostic of Typst in one line."""
     # Typst names files relative to the working directory, or to the root of the text.
     below = f"{folder.name}/"

@@ -2,7 +2,6 @@
 
 A plan has a planner for each group of rules. Rules request a job by the wildcards of its output."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
@@ -35,17 +34,13 @@ class Plan:
         self.claims = ClaimJobs(site, self.figures, config.figures)
         self.tables = TableJobs(site, self.figures, self.claims, config.figures)
         self.paper, self.page = PaperJob(site, self.tables), PageJob(site, self.tables)
-        # Rules whose jobs are not planned with figures, claims and tables.
-        self.makers: dict[str, Callable[[], Job]] = {
-            "typeset": self.paper.typeset,
-            "report": self.page.write,
-        }
 
     def job(self, rule: str, **wildcards: str) -> Job:
         """Return the job of a rule with these wildcards; `Problem` if there is none."""
         path = self.site.pattern(rule).format(**wildcards)
         if path not in self.site.made:
-            self.makers.get(rule, self._all)()
+            # These jobs read the jobs of all figures, claims and tables.
+            {"typeset": self.paper.typeset, "report": self.page.write}.get(rule, self._all)()
         if path not in self.site.made and rule in ("measure", "curvature"):
             self.measuring.named(rule, **wildcards)
         if path not in self.site.made:
@@ -56,7 +51,7 @@ class Plan:
         for name in self.site.config.figures:
             self.figures.figure(name)
         self.tables.write()
-        self.figures.collect()
+        self.tables.collect()
         self.measuring.comparison()
 
     def downloads(self) -> list[Job]:
@@ -81,4 +76,4 @@ class Plan:
     def last(self) -> list[Job]:
         """Return the jobs of the chosen figures; all figures include the table of measurements."""
         jobs = [self.figures.figure(name) for name in self.site.config.chosen]
-        return [*jobs, self.figures.collect()] if self.site.config.is_whole else jobs
+        return [*jobs, self.tables.collect()] if self.site.config.is_whole else jobs

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.plan.miniatures import Miniature, MiniaturePhase, Stage
-from ptq_dynamics.plan.own_checkpoints import Elsewhere, PlannedOwn
+from ptq_dynamics.plan.own_checkpoints import Elsewhere
 from ptq_dynamics.plan.planned import Basis, PlannedTrajectory
-from ptq_dynamics.plan.planned_averages import PlannedAverage
-from ptq_dynamics.plan.planned_branches import PlannedBranch
-from ptq_dynamics.plan.planned_miniatures import PlannedMiniature, PlannedPhase, PlannedStage
-from ptq_dynamics.plan.planned_runs import PlannedRun, PlannedTrunk
-from ptq_dynamics.plan.releases import PlannedRelease, Public
+from ptq_dynamics.plan.planned_averages import average
+from ptq_dynamics.plan.planned_branches import PlannedBranch, branch
+from ptq_dynamics.plan.planned_miniatures import miniature, phase, stage
+from ptq_dynamics.plan.planned_runs import PlannedRun, trunk
+from ptq_dynamics.plan.releases import Public, release
 from ptq_dynamics.trajectories.averages import Average
 
 Entry = Run | Public | Average
@@ -39,24 +39,27 @@ class Catalogue(Mapping[str, PlannedTrajectory]):
         return len(self.entries)
 
     def _plan(self, name: str, entry: Entry) -> PlannedTrajectory:
-        if isinstance(entry, Elsewhere):
-            return PlannedOwn(name, self.basis, {}, entry)
+        basis = self.basis
         if isinstance(entry, Public):
-            return PlannedRelease(name, self.basis, {}, entry)
+            if isinstance(entry, Elsewhere):
+                # Options may give rates and tokens of own checkpoints.
+                places = tuple(map(entry.checkpoint, entry.revisions))
+                return release(name, basis, entry, basis.seeds[:1], places)
+            return release(name, basis, entry, (0,))  # public models have no seed
         sources = {label: self[source] for label, source in entry.sources().items()}
         match entry:
             case Average():
-                return PlannedAverage(name, self.basis, sources, entry)
+                return average(name, basis, entry, sources)
             case Stage():
-                return PlannedStage(name, self.basis, sources, entry, self.run(entry.after))
+                return stage(name, entry, sources, self.run(entry.after))
             case MiniaturePhase():
-                return PlannedPhase(name, self.basis, sources, entry, self.run(entry.trunk))
+                return phase(name, entry, sources, self.run(entry.trunk))
             case Branch():
-                return PlannedBranch(name, self.basis, sources, entry, self.run(entry.trunk))
+                return branch(PlannedBranch, name, entry, sources, self.run(entry.trunk))
             case Miniature():
-                return PlannedMiniature(name, self.basis, sources, entry, None)
+                return miniature(name, basis, entry)
             case Whole():
-                return PlannedTrunk(name, self.basis, sources, entry, None)
+                return trunk(name, basis, entry)
         raise TypeError(f"{name} is no trajectory")
 
     def run(self, name: str) -> PlannedRun:

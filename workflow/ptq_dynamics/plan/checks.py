@@ -141,7 +141,7 @@ def _check_amounts(config: Config, planned: Catalogue) -> None:
         least = 0 if is_calibration and scale.calibration.documents else amount.least
         needed = max(1, count) * context * (draws if is_calibration else 1)
         owner = scale.held_by(shape.corpus)
-        held = getattr(scale.whole(owner), amount.split)
+        held = getattr(scale.base_corpus(owner), amount.split)
         # A corpus without probe text is for figures without curvature.
         if (held and needed > held) or count < least:
             why = f"needs {needed:,} tokens in blocks of {context} ({whose}), at least {least}"

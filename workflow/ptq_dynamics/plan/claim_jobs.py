@@ -52,16 +52,24 @@ class ClaimJobs(Planner):
         return self.make("judge", "claims.judge", "claims", inputs, settings)
 
     def _numbers(self, names: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return the paper's peak rates and weight decays of runs."""
+        """Return the paper's peak rates and weight decays of runs, and their tokens here."""
         rates, decays = dict[str, float](), dict[str, float]()
+        tokens, per_parameter = dict[str, float](), dict[str, float]()
         for name in sorted(names):
             match self.planned[name].followed:
-                case PlannedRun(trunk=trunk):
+                case PlannedRun(trunk=trunk) as run:
+                    tokens[name] = run.tokens_at(run.last)
+                    per_parameter[name] = tokens[name] / run.parameters
                     rates[name] = trunk.entry.peak_lr
                     decays[name] = trunk.published_optimizer.weight_decay
                 case PlannedRelease(entry=entry) if entry.schedule is not None:
                     rates[name] = entry.schedule.peak
-        return {"peak_lr": rates, "weight_decay": decays}
+        return {
+            "peak_lr": rates,
+            "weight_decay": decays,
+            "tokens": tokens,
+            "tokens_per_parameter": per_parameter,
+        }
 
     def _at_scale(self, claim: Claim) -> Told:
         """Return a claim with its seeds and miniatures, or why it is not measured."""

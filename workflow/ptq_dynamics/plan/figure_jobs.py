@@ -1,4 +1,4 @@
-"""The jobs that draw figures, and the job of the table of all measurements."""
+"""The jobs that draw figures."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -6,6 +6,7 @@ from functools import cache
 from itertools import product
 from typing import get_args
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.columns import columns, owners
@@ -13,20 +14,19 @@ from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.labels import LABELLED, RATE, Shown, ShownRun, short
 from ptq_dynamics.measure.metrics import ModelMetric
 from ptq_dynamics.measure.names import FULL_PRECISION, TASK_METRICS, Evaluated
-from ptq_dynamics.measure.series import CollectSettings, Query, Series, in_order
+from ptq_dynamics.measure.series import Query, Series
 from ptq_dynamics.plan.measurement_jobs import MeasurementJobs
 from ptq_dynamics.plan.planned import PlannedTrajectory
 from ptq_dynamics.plan.planned_averages import PlannedAverage
 from ptq_dynamics.plan.planned_runs import PlannedRun, PlannedTrunk
 from ptq_dynamics.plan.site import Planner, Site
-from ptq_dynamics.plan.table_queries import lacking
 from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
 from ptq_dynamics.quantize.methods import Calibrated
 from ptq_dynamics.trajectories.averages.windows import Tails
 
 
 class FigureJobs(Planner):
-    """Jobs of figures, and of the table of all measurements."""
+    """Jobs of figures."""
 
     def __init__(
         self, site: Site, trajectories: TrajectoryJobs, measurements: MeasurementJobs
@@ -64,7 +64,7 @@ class FigureJobs(Planner):
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in notes.items() if what),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
-            rates=self.rates() if any(map(RATE.match, figure.curves)) else None,
+            rates=self.peak_rates() if any(map(RATE.match, figure.curves)) else None,
             columns=tuple(
                 column
                 for name, column in columns().items()
@@ -81,10 +81,10 @@ class FigureJobs(Planner):
             for trajectory, quantizer in product(figure.trajectories, figure.quantizers):
                 used = self.scale.used(quantizer)
                 job = self.measurements.landscape(trajectory, used, back)
-                inputs[f"landscape {trajectory} {quantizer}"] = [job.manifest]
+                inputs[needs.landscape(trajectory, quantizer)] = [job.manifest]
         if figure.reads.components is not None:
             job = self.measurements.components(name, figure, figure.reads.components)
-            inputs["components"] = [job.manifest]
+            inputs[needs.COMPONENTS] = [job.manifest]
         return inputs
 
     def _followed(self, figure: Figure) -> list[PlannedTrajectory]:
@@ -101,7 +101,7 @@ class FigureJobs(Planner):
                     yield name, mean, steps * average.shape.batch * average.shape.context
 
     @cache
-    def rates(self) -> tuple[float, float] | None:
+    def peak_rates(self) -> tuple[float, float] | None:
         """Return the lowest and the highest of the paper's peak rates of controlled runs."""
         trunks = (run for run in self.planned.runs if isinstance(run, PlannedTrunk))
         rates = [run.entry.peak_lr for run in trunks if run.origin.stands_for is None]
@@ -116,7 +116,7 @@ class FigureJobs(Planner):
                 trunk = run.trunk
                 decay = trunk.published_optimizer.weight_decay
                 used[short(decay)] = short(trunk.optimizer.weight_decay)
-                used[short(trunk.entry.peak_lr)] = short(trunk.peak)
+                used[short(trunk.entry.peak_lr)] = short(trunk.schedule.peak)
         words = " ".join([*figure.curves, figure.caption])
         return [
             f"{paper} is {used[paper]}"
@@ -136,7 +136,7 @@ class FigureJobs(Planner):
         for run in self._followed(figure):
             trunk, at = run.branched or (None, None)
             for seed in run.seeds_shown(figure.headline):
-                label = f"run {run.name} seed {seed}"
+                label = needs.run(run.name, seed)
                 stands_for = run.origin.stands_for
                 yield ShownRun(label, run.name, seed, trunk, at, stands_for, run.places)
 
@@ -159,13 +159,3 @@ class FigureJobs(Planner):
                     for probe in probes if quantizer == FULL_PRECISION else ():
                         inputs |= jobs.probed(series, probe)
         return tuple(every), inputs
-
-    @cache
-    def collect(self) -> Job:
-        """Return the job of all measurements of the chosen figures and their tables."""
-        queries = [self.config.figures[name] for name in self.config.chosen]
-        for table in self.config.tables.values():
-            queries += lacking(self.site, table)
-        series, inputs = self.measured(figure.query for figure in queries)
-        settings = CollectSettings(in_order(series))
-        return self.make("collect", "measure.collect", "measurements", inputs, settings)

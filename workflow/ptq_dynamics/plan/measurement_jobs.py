@@ -3,19 +3,20 @@
 from functools import cache
 from itertools import chain
 
-from ptq_dynamics.base.components import found
+from ptq_dynamics.base import needs
+from ptq_dynamics.base.components import kinds_in
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.config.scale import Tasks
 from ptq_dynamics.curvature import geometry
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure import metrics
-from ptq_dynamics.measure.metrics import ModelMetric
+from ptq_dynamics.measure.metrics import ModelMetric, OfPredictions
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, MEASURED, TASK_METRICS
 from ptq_dynamics.measure.series import Asked, ComparisonSettings, MeasureSettings, Query, Series
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
 from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
-from ptq_dynamics.plan.own_checkpoints import PlannedOwn
+from ptq_dynamics.plan.own_checkpoints import Elsewhere
 from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.plan.releases import PlannedRelease
 from ptq_dynamics.plan.site import Planner, Site
@@ -40,7 +41,7 @@ class MeasurementJobs(Planner):
         is_asked = self._is_asked(trajectory, quantizer, seed)
         tasks = scale.tasks.names if scale.tasks and is_asked else ()
         followed = self.planned[trajectory].followed
-        is_public = isinstance(followed, PlannedRelease)
+        public = followed.entry if isinstance(followed, PlannedRelease) else None
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
         settings = MeasureSettings(
             checkpoints=self.trajectories.checkpoints(trajectory, shard),
@@ -52,16 +53,16 @@ class MeasurementJobs(Planner):
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
-            skip=(isinstance(followed, PlannedOwn) and followed.entry.skip)
+            skip=(isinstance(public, Elsewhere) and public.skip)
             or hasattr(shape.model, "unquantized"),
             metrics=self._metrics(trajectory, quantizer),
             # Layers of public models are measured only for figures that show them.
             layers=(kind is None or kind.by_layer)
-            and (not is_public or is_compared or self._has_layers(trajectory)),
+            and (public is None or is_compared or self._has_layers(trajectory)),
         )
         inputs = self.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
         corpus = scale.held_by(shape.corpus)
-        inputs |= {f"task {task}": [self.task(task, corpus).manifest] for task in tasks}
+        inputs |= {needs.task(task): [self.task(task, corpus).manifest] for task in tasks}
         name = f"{trajectory} seed {seed} {quantizer}"
         at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "shard": shard}
         reads = getattr(kind, "reads", ())
@@ -73,7 +74,8 @@ class MeasurementJobs(Planner):
         return any({*LAYER_METRICS} & {*metrics} for metrics in shown)
 
     def _metrics(self, trajectory: str, quantizer: str) -> tuple[ModelMetric, ...]:
-        """Return the metrics that any figure, chosen or not, shows of a series."""
+        """Return the metrics that any figure, chosen or not, shows of a series. Own checkpoints
+        have all those of predictions, for their page."""
         shown = {
             metric
             for figure in self.config.figures.values()
@@ -81,11 +83,14 @@ class MeasurementJobs(Planner):
             for metric in figure.metrics
         }
         is_quantized = quantizer != FULL_PRECISION
+        followed = self.planned[trajectory].followed
+        is_own = isinstance(followed, PlannedRelease) and isinstance(followed.entry, Elsewhere)
         return tuple(
             kind.model_validate({"metric": column.name})
-            for kind in found(metrics.__name__, ModelMetric)
+            for kind in kinds_in(metrics.__name__, ModelMetric)
             for column in kind.columns
-            if column.name in shown and column.quantized == is_quantized
+            if column.quantized == is_quantized
+            and (column.name in shown or (is_own and issubclass(kind, OfPredictions)))
         )
 
     def _carried(self, trajectory: str, shard: str) -> int:
@@ -143,12 +148,12 @@ class MeasurementJobs(Planner):
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""
         shards = self.planned[series.trajectory].shards
-        of = (series.trajectory, series.quantizer)
-        jobs = [self.measure(*of, shard, series.seed) for shard in shards]
+        pair = (series.trajectory, series.quantizer)
+        jobs = [self.measure(*pair, shard, series.seed) for shard in shards]
         inputs = {series.label(MEASURED): [job.manifest for job in jobs]}
         for question in jobs[0].settings.tasks:
             if question.task in self.tasks.at_chance:
-                inputs[f"{BESIDE} {question.task}"] = jobs[0].inputs[f"task {question.task}"]
+                inputs[f"{BESIDE} {question.task}"] = jobs[0].inputs[needs.task(question.task)]
         return inputs
 
     def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
@@ -199,9 +204,9 @@ class MeasurementJobs(Planner):
         """Return the job that compares GPTQ backends on the last shard of a trajectory."""
         name, inputs = self.config.backends.trajectory, dict[str, list[str]]()
         series = [self.series(name, FULL_PRECISION)]
-        for of in self._compared():
-            inputs[f"quantized {of[1]}"] = [self.measure(*of).manifest]
-            series.append(self.series(name, of[1]))
+        for compared in self._compared():
+            inputs[needs.quantized(compared[1])] = [self.measure(*compared).manifest]
+            series.append(self.series(name, compared[1]))
         for one in series:
             inputs |= self.inputs(one)
         settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))
@@ -255,7 +260,7 @@ class MeasurementJobs(Planner):
             lock=lock, folder=f"envs/{tool}", digest=digest, python=kind.python
         )
         job = self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
-        return {"environment": [job.manifest]}
+        return {needs.ENVIRONMENT: [job.manifest]}
 
     def _is_asked(self, trajectory: str, quantizer: str, seed: int) -> bool:
         """Return whether any figure, chosen or not, has tasks for a series."""
@@ -300,7 +305,10 @@ class MeasurementJobs(Planner):
             **tasks.model_dump(include={"documents", "pool", "context"}),
         )
         corpora = self.trajectories
-        made = {"functions": corpora.functions(corpus), "corpus": corpora.corpus(corpus)}
+        made = {
+            needs.FUNCTIONS: corpora.functions(corpus),
+            needs.CORPUS: corpora.corpus(corpus),
+        }
         inputs = {label: [job.manifest] for label, job in made.items()}
         at = {"made": task, "corpus": corpus}
         return self.make("make_task", "measure.tasks.made", task, inputs, settings, **at)

@@ -9,6 +9,7 @@ from math import ceil
 
 from pydantic import ValidationError
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem, require
@@ -61,10 +62,10 @@ class Stage(InSmall):
 
     def sources(self) -> Mapping[str, str]:
         """Return the run before."""
-        return {"after": self.after}
+        return {needs.AFTER: self.after}
 
 
-def resolve(
+def with_miniatures(
     families: Families, scale: Scale, file: str
 ) -> tuple[Scale, dict[str, Run], dict[str, str]]:
     """Return the scale with miniature models, the miniatures by name, and reasons for gaps."""
@@ -101,8 +102,8 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
 class _Lineage:
     """The lineage of a run, whose longest phase ends at a scale's last step, in small."""
 
-    def __init__(self, families: Families, of: str, scale: Scale, small: Miniatures) -> None:
-        name, self.run = families.first(of)
+    def __init__(self, families: Families, member: str, scale: Scale, small: Miniatures) -> None:
+        name, self.run = families.first(member)
         self.small, self.budget, self.context = small, scale.budget, scale.models["main"].context
         self.family = families.families[self.run.family]
         model = scale.models[f"miniature of {self.run.family}"]

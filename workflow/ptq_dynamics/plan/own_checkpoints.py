@@ -1,8 +1,9 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from glob import escape
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -16,7 +17,7 @@ from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.plan import own_rates
-from ptq_dynamics.plan.releases import PlannedRelease, Public, ReleasedRevision
+from ptq_dynamics.plan.releases import Public, ReleasedRevision
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.trajectories.trajectory import Checkpoint, step_id
@@ -58,23 +59,6 @@ class InFolder(Elsewhere):
         return LocalSettings(self.repository, chosen, beside, parameters)
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedOwn(PlannedRelease):
-    """Own checkpoints at a scale."""
-
-    entry: Elsewhere
-
-    @cached_property
-    def seeds(self) -> tuple[int, ...]:
-        """The first chosen seed, which the random probe vectors use."""
-        return self.basis.seeds[:1]
-
-    @cached_property
-    def places(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints, whose rates and tokens options may give."""
-        return tuple(self.entry.checkpoint(point.id) for point in self.measured)
-
-
 def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
     """Return a scale with the models and corpora of own checkpoints, and these by name."""
     models, corpora, public = dict(scale.models), dict(scale.corpora), dict[str, Public]()
@@ -88,14 +72,15 @@ def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, di
             raise Problem(f"{FILE}: own.{name}.model is missing; ptq-dynamics measure writes it")
         context = min(scale.models["main"].context, model.context)
         models[name] = model.model_copy(update={"context": context, "corpus": name})
-        corpora[name] = OwnCorpus.after(scale.corpora["main"], model.vocabulary)
+        corpora[name] = OwnCorpus.after(scale.corpora["main"], model.vocabulary, entry.bos)
     return scale.model_copy(update={"models": models, "corpora": corpora}), public
 
 
 def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     root, chosen = Path(source.folder).resolve(), _in_folder(entry, source)
     states = {path: folders.state(path) for path, _ in chosen}
-    rates = {p: own_rates.scheduled(p) for p in folders.checkpoints(root, source.step)}
+    every = folders.checkpoints(root, source.step, source.exclude)
+    rates = {path: own_rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
         tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
@@ -103,7 +88,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), folders.files(path)))
     saved.sort(key=lambda each: each.checkpoint.step or 0)
     known = {each.checkpoint.step: each.checkpoint.lr for each in saved}
-    known |= {step: rates[path] for path, step in folders.checkpoints(root, source.step).items()}
+    known |= {step: rates[path] for path, step in every.items()}
     own = InFolder(
         family="own",
         model=name,
@@ -152,14 +137,14 @@ def _described(folder: Path) -> Given:
     from huggingface_hub import get_local_safetensors_metadata
     from safetensors import safe_open
 
-    place = folder
+    place, config = folder, folders.json_object(folder / CONFIG)
     try:
         for place in weight_files(folder):
             safe_open(place, "numpy")  # raises if the file is truncated
         place = folder
         tensors = forms(get_local_safetensors_metadata(folder))
         require_plain(folder, folder, tensors)
-        return Given.model_validate(folders.about(folders.json_object(folder / CONFIG), tensors))
+        return Given.model_validate(folders.about(folder, config, tensors))
     except Problem:
         raise
     # The libraries raise many types of errors.
@@ -175,7 +160,7 @@ def measured(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
 
 
 def _in_folder(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
-    steps = folders.checkpoints(Path(source.folder).resolve(), source.step)
+    steps = folders.checkpoints(Path(source.folder).resolve(), source.step, source.exclude)
     return _sampled(entry, list(steps.items()))
 
 
@@ -189,12 +174,56 @@ def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
     return checkpoints[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
 
 
-def left_out(entry: Own) -> list[str]:
-    """Return a line for each model in a local folder that is not measured."""
-    source = entry.checkpoints
+def without_defects(entry: Own, is_known: Callable[[str, Path], bool]) -> tuple[Own, list[str]]:
+    """Return own checkpoints of a folder without defective ones, which `exclude` has by name, and a
+    line for each model that is not measured. Values of checkpoints are read unless `is_known`, by
+    id and folder. Raises `Problem` if no checkpoint is left."""
+    source, lines = entry.checkpoints, list[str]()
     if not isinstance(source, Local):
-        return []
-    return folders.left_out(Path(source.folder).resolve(), source.step)
+        return entry, []
+    root, models, sound = Path(source.folder).resolve(), dict[Path, Given](), set[Path]()
+    lines += folders.left_out(root, source.step, source.exclude)
+    while True:
+        chosen, defects = _in_folder(entry, source), dict[Path, str]()
+        for path, step in chosen:
+            if path not in sound:
+                try:
+                    models[path] = _sound(path, root)
+                    if not is_known(ALONE if step is None else step_id(step), path):
+                        folders.require_finite(path)
+                    sound.add(path)
+                except Problem as problem:
+                    defects[path] = str(problem)
+        if len(defects) == len(chosen):
+            raise Problem(defects[chosen[-1][0]])
+        if not defects:
+            defects = _foreign({path: models[path] for path, _ in chosen})
+        if not defects:
+            return entry, lines
+        names = (escape(path.name) for path in defects)
+        source = source.model_copy(update={"exclude": (*source.exclude, *names)})
+        entry = entry.model_copy(update={"checkpoints": source})
+        for path, why in defects.items():
+            lines.append(f"{path} is left out: {why.replace(f'{path} ', 'it ', 1)}")
+
+
+def _sound(folder: Path, root: Path) -> Given:
+    files = folders.files(folder)
+    model = _described(folder)
+    if not any(is_of_tokenizer(file.name) for file in (*files, *folders.listed(root, bool))):
+        mend = "save it there: tokenizer.save_pretrained"
+        raise Problem(f"{folder} has no tokenizer, and {root} has none; {mend}")
+    return model
+
+
+def _foreign(models: Mapping[Path, Given]) -> dict[Path, str]:
+    """Return why checkpoints do not fit the model that more than half of them hold."""
+    alike = {path: model.model_copy(update={"context": 0}) for path, model in models.items()}
+    ((usual, count),) = Counter(alike.values()).most_common(1)
+    if 2 * count <= len(alike):
+        return {}
+    why = f"it holds another model than {next(p.name for p in alike if alike[p] == usual)}"
+    return {path: why for path, model in alike.items() if model != usual}
 
 
 def _tokens(entry: Own, step: int | None) -> int | None:

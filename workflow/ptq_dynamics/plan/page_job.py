@@ -3,6 +3,7 @@
 from functools import cache
 from pathlib import Path
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.plan.site import Planner, Site
@@ -32,11 +33,11 @@ class PageJob(Planner):
         """Return the job of the page; raises `Problem` if a claim or table is wrong."""
         inputs, figures = dict[str, list[str]](), list[tuple[str, str, str]]()
         for name in sorted(self.config.chosen):
-            inputs[f"figure {name}"] = [self.tables.figures.figure(name).manifest]
+            inputs[needs.figure(name)] = [self.tables.figures.figure(name).manifest]
             figure = self.config.figures[name]
             figures.append((name, figure.title, " ".join(figure.caption.split())))
-        inputs |= {"tables": [self.tables.write().manifest]}
-        inputs |= {"claims": [self.tables.claims.judge().manifest]}
+        inputs |= {needs.TABLES: [self.tables.write().manifest]}
+        inputs |= {needs.CLAIMS: [self.tables.claims.judge().manifest]}
         settings = PageSettings(
             description="; ".join(filter(None, [self.scale.description, self.scale.note])),
             figures=tuple(figures),

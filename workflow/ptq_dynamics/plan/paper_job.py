@@ -5,6 +5,7 @@ from functools import cache
 
 from pydantic import BaseModel
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.config import Figure, load
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.labels import rounded, short
@@ -51,9 +52,9 @@ class PaperJob(Planner):
             "columns": COLUMNS,
             "regime": [row for row in beside(self.planned, paper.planned) if row["run"] in shown],
         }
-        jobs = {f"figure {name}": self.figures.figure(name) for name in config.chosen}
-        jobs |= {"claims": self.claims.judge(), "tables": self.tables.write()}
-        jobs |= {"measurements": self.figures.collect()}
+        jobs = {needs.figure(name): self.figures.figure(name) for name in config.chosen}
+        jobs |= {needs.CLAIMS: self.claims.judge(), needs.TABLES: self.tables.write()}
+        jobs |= {needs.MEASUREMENTS: self.tables.collect()}
         inputs = {label: [job.manifest] for label, job in jobs.items()}
         settings = PaperSettings(told=contents, sources=sources(site.root))
         return self.make("typeset", "paper.typeset", "paper", inputs, settings)
@@ -92,7 +93,7 @@ def numbers(site: Site) -> dict[str, object]:
     }
     models, runs = dict[str, object](), dict[str, object]()
     for name, model in scale.models.items():
-        vocabulary = scale.whole(model.corpus).vocabulary
+        vocabulary = scale.base_corpus(model.corpus).vocabulary
         models[name] = model.model_dump(include={"layers", "width", "context"}) | {
             "parameters": rounded(model.parameters(vocabulary)),
             "vocabulary": vocabulary,
@@ -101,8 +102,8 @@ def numbers(site: Site) -> dict[str, object]:
         runs[run.name] = _plain(run.optimizer) | {
             "tokens": rounded(run.tokens_at(run.last)),
             "batch-tokens": run.trained.batch_tokens,
-            "peak-rate": short(run.trunk.peak),
-            "warmup-steps": run.trunk.warmup,
+            "peak-rate": short(run.trunk.schedule.peak),
+            "warmup-steps": run.trunk.schedule.warmup,
         }
     quantizers = {n: _plain(q.resolved(first.widths)) for n, q in site.config.quantizers.items()}
     return {"scale": of_scale, "models": models, "runs": runs, "quantizers": quantizers}

@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
 from ptq_dynamics.base.fields import Share
-from ptq_dynamics.config.runs import RunDefaults
+from ptq_dynamics.config.runs import Run, RunDefaults
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.trajectories.averages import Point
@@ -53,21 +53,33 @@ class Basis:
         """Return a share of the budget in whole steps, at least one."""
         return max(1, round(share * self.scale.budget))
 
+    def spacing(self, run: Run) -> int:
+        """Return the steps between checkpoints of a run."""
+        return self.steps(run.checkpoint_every or self.defaults.checkpoint_every)
+
     def shape(self, name: str) -> TrainedShape:
         """Return the shape of a model of the scale, as runs from fresh weights train it."""
         model, batch = self.scale.models[name], self.scale.regime.batch
         return TrainedShape(model, model.corpus, model.context, model.micro_batch, batch)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedTrajectory(ABC):
-    """A trajectory with its source trajectories by label; `stage` builds it."""
+    """A trajectory with its source trajectories by label; `stage` builds it. `shape` is that in
+    measurements. A branch has the name of the run that its curve continues, and the step at which
+    it begins (`branched`). `averaged` are ids of checkpoints that the authors averaged, if
+    they are known."""
 
     stage: ClassVar[str]
 
     name: str
     basis: Basis
-    sources: Mapping[str, "PlannedTrajectory"]
+    sources: Mapping[str, "PlannedTrajectory"] = field(default_factory=dict)
+    shape: TrainedShape
+    origin: Origin
+    seeds: tuple[int, ...]
+    branched: tuple[str, int] | None = None
+    averaged: tuple[str, ...] = ()
 
     @cached_property
     @abstractmethod
@@ -88,22 +100,17 @@ class PlannedTrajectory(ABC):
         parts = [points[start : start + size] for start in range(0, len(points), size)]
         return {part[0].id: part for part in parts}
 
-    @property
-    @abstractmethod
-    def shape(self) -> TrainedShape:
-        """Model, corpus and batches, as they are measured."""
-
     @cached_property
     def parameters(self) -> int:
         """Number of parameters of the model."""
-        vocabulary = self.basis.scale.whole(self.shape.corpus).vocabulary
+        vocabulary = self.basis.scale.base_corpus(self.shape.corpus).vocabulary
         return self.shape.model.parameters(vocabulary)
 
     @property
     def form(self) -> tuple[object, ...]:
         """A key that is equal for trajectories whose checkpoints can be averaged."""
         shape = self.shape
-        return shape.model.weights, self.basis.scale.whole(shape.corpus).tokenized
+        return shape.model.weights, self.basis.scale.base_corpus(shape.corpus).tokenized
 
     @property
     def places(self) -> tuple[Checkpoint, ...]:
@@ -111,25 +118,9 @@ class PlannedTrajectory(ABC):
         return ()
 
     @property
-    @abstractmethod
-    def origin(self) -> Origin:
-        """Its family and public model."""
-
-    @property
     def followed(self) -> "PlannedTrajectory":
         """The run or public model whose learning rate it follows."""
         return self
-
-    @property
-    def averaged(self) -> tuple[str, ...]:
-        """Ids of the checkpoints that its authors averaged, if they are known."""
-        return ()
-
-    @cached_property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds that all sources have."""
-        first, *others = [source.seeds for source in self.sources.values()]
-        return tuple(seed for seed in first if all(seed in seeds for seeds in others))
 
     @property
     def has_own_seeds(self) -> bool:
@@ -140,10 +131,11 @@ class PlannedTrajectory(ABC):
         """Return the first seed, or so many; all if True, and for runs with own seeds."""
         return self.seeds if headline is True or self.has_own_seeds else self.seeds[: headline or 1]
 
-    @property
-    def branched(self) -> tuple[str, int] | None:
-        """Name of the run that its curve continues, and the step at which it begins."""
-        return None
-
     def check(self, place: str) -> None:  # noqa: B027 (most kinds need no check)
         """Raise `Problem` if it cannot be built; `place` is its key in the configuration."""
+
+
+def common_seeds(sources: Mapping[str, PlannedTrajectory]) -> tuple[int, ...]:
+    """Return the seeds that all sources have."""
+    first, *others = [source.seeds for source in sources.values()]
+    return tuple(seed for seed in first if all(seed in seeds for seeds in others))

@@ -1,16 +1,17 @@
 """Planned averages: means of checkpoints of their source trajectories."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
+from ptq_dynamics.plan.planned import Basis, PlannedTrajectory, common_seeds
 from ptq_dynamics.trajectories.averages import Average, Mean, OfOne, Point, SourcePoints
 from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedAverage(PlannedTrajectory):
     """A trajectory of means of checkpoints."""
 
@@ -67,17 +68,6 @@ class PlannedAverage(PlannedTrajectory):
         return list(self.sources.values())[-1]
 
     @property
-    def shape(self) -> TrainedShape:
-        """The shape of the last source."""
-        return self.last_source.shape
-
-    @property
-    def origin(self) -> Origin:
-        """That of the last source, but for its own family."""
-        origin = self.last_source.origin
-        return replace(origin, family=self.entry.family or origin.family)
-
-    @property
     def followed(self) -> PlannedTrajectory:
         """The run or public model that the last source follows."""
         return self.last_source.followed
@@ -107,3 +97,19 @@ class PlannedAverage(PlannedTrajectory):
                 f"({len(points)} from {points[0].id} to {points[-1].id}, {len(source.measured)} "
                 "measured); change their number or interval here, or checkpoint_every of the run"
             )
+
+
+def average(
+    name: str, basis: Basis, entry: Average, sources: Mapping[str, PlannedTrajectory]
+) -> PlannedAverage:
+    """Return an average; model and family are those of its last source, but for its own family."""
+    *_, source = sources.values()
+    return PlannedAverage(
+        name=name,
+        basis=basis,
+        sources=sources,
+        entry=entry,
+        shape=source.shape,
+        origin=replace(source.origin, family=entry.family or source.origin.family),
+        seeds=common_seeds(sources),
+    )

@@ -1,79 +1,28 @@
 """Planned branches: cooldowns from the state of a run from fresh weights."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.runs import Branch
-from ptq_dynamics.plan.planned import TrainedShape
+from ptq_dynamics.plan.planned import PlannedTrajectory, common_seeds
 from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
 
+B = TypeVar("B", bound="PlannedBranch")
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedBranch(PlannedRun):
-    """A run from the state of its trunk."""
+    """A run from the state of its trunk, with the step at which its cooldown begins."""
 
-    restarts_from: ClassVar[str | None] = "weights"
+    restarts_from: ClassVar[str | None] = needs.WEIGHTS
 
     entry: Branch
-
-    @cached_property
-    def shape(self) -> TrainedShape:
-        """The trunk's shape with the branch's corpus and batch."""
-        shape, entry = self.trunk.shape, self.entry
-        return replace(shape, corpus=entry.corpus or shape.corpus, batch=entry.batch or shape.batch)
-
-    @property
-    def branched(self) -> tuple[str, int] | None:
-        """Trunk and branch point, unless the branch has other weights than its trunk's."""
-        return None if self.entry.weights else (self.entry.trunk, self.first)
-
-    @property
-    def data_first(self) -> int:
-        """The first step with a corpus; else the step at which the trunk's data continue."""
-        if self.entry.corpus is not None:
-            return self.first
-        return self.first - -(-self.first * self.trunk.shape.batch // self.shape.batch)
-
-    @cached_property
-    def first(self) -> int:
-        """The branch point."""
-        return self.basis.steps(self.entry.at)
-
-    @cached_property
-    def cooldown_start(self) -> int:
-        """The step at which the cooldown begins."""
-        return self.first + (self.basis.steps(self.entry.steady) if self.entry.steady else 0)
-
-    @cached_property
-    def last(self) -> int:
-        """The end of the cooldown."""
-        return self.cooldown_start + self.basis.steps(self.entry.cooldown)
-
-    @cached_property
-    def schedule(self) -> Wsd:
-        """A cooldown from the trunk's rate at the branch point, in steps."""
-        trunk, entry = self.trunk.schedule, self.entry
-        is_constant = isinstance(trunk, Constant)
-        start = self.cooldown_start if is_constant else self.first
-        return Wsd(
-            kind="wsd",
-            peak=trunk.peak,
-            warmup=trunk.warmup,
-            floor=entry.floor * trunk.peak,
-            start=start,
-            length=self.last - start,
-            shape=entry.shape,
-            rate=None if is_constant else trunk.learning_rate(self.first),
-        )
-
-    @property
-    def measured_every(self) -> int:
-        """The scale's interval for cooldowns."""
-        return self.basis.steps(self.basis.scale.measure.cooldown_every)
+    cooldown_start: int
 
     def check(self, place: str) -> None:
         """Require a trunk that keeps a state at the branch point."""
@@ -88,9 +37,60 @@ class PlannedBranch(PlannedRun):
             mend = "change at, or state_every, state_at or length of the trunk"
             raise Problem(f"{place}.at is step {step}, {why}; {mend}")
         if entry.weights:
-            average = self.sources["weights"]
+            average = self.sources[needs.WEIGHTS]
             ends = [point.step for point in average.checkpoints[-1:]]
             if ends != [step] or average.shape.model.weights != trunk.shape.model.weights:
                 what = f"an average that ends at step {step} and has the shape of {trunk.name}"
                 raise Problem(f"{place}.weights is {entry.weights}; name {what}")
         super().check(place)
+
+
+def branch(
+    kind: type[B],
+    name: str,
+    entry: Branch,
+    sources: Mapping[str, PlannedTrajectory],
+    run: PlannedRun,
+) -> B:
+    """Return a branch of a run, of some class of branches."""
+    basis, trunk = run.basis, run.trunk
+    first, before = basis.steps(entry.at), trunk.schedule
+    cooldown_start = first + (basis.steps(entry.steady) if entry.steady else 0)
+    last = cooldown_start + basis.steps(entry.cooldown)
+    shape, family = trunk.shape, entry.family or trunk.origin.family
+    shape = replace(shape, corpus=entry.corpus or shape.corpus, batch=entry.batch or shape.batch)
+    is_constant = isinstance(before, Constant)
+    start = cooldown_start if is_constant else first
+    # Its own corpus starts at its beginning; other data continue.
+    read = 0 if entry.corpus is not None else -(-first * trunk.shape.batch // shape.batch)
+    return kind(
+        name=name,
+        basis=basis,
+        sources=sources,
+        entry=entry,
+        before=run,
+        shape=shape,
+        trained=shape,
+        origin=replace(trunk.origin, family=family),
+        seeds=entry.seeds or common_seeds(sources),
+        # With the weights of an average, its curve does not continue that of the trunk.
+        branched=None if entry.weights else (entry.trunk, first),
+        objective=trunk.objective,
+        optimizer=trunk.optimizer,
+        schedule=Wsd(
+            kind="wsd",
+            peak=before.peak,
+            warmup=before.warmup,
+            floor=entry.floor * before.peak,
+            start=start,
+            length=last - start,
+            shape=entry.shape,
+            rate=None if is_constant else before.learning_rate(first),
+        ),
+        first=first,
+        cooldown_start=cooldown_start,
+        last=last,
+        data_first=first - read,
+        spacing=basis.spacing(entry),
+        measured_every=basis.steps(basis.scale.measure.cooldown_every),
+    )

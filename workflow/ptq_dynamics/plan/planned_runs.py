@@ -1,6 +1,5 @@
 """Planned runs: their steps, schedules, optimizers, checkpoints and tokens at a scale."""
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -11,7 +10,7 @@ from typing import ClassVar
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import require
 from ptq_dynamics.config.runs import Run, Whole
-from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
+from ptq_dynamics.plan.planned import Basis, Origin, PlannedTrajectory, TrainedShape
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Schedule, Span
@@ -19,15 +18,28 @@ from ptq_dynamics.trajectories.averages import Point
 from ptq_dynamics.trajectories.trajectory import step_id
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedRun(PlannedTrajectory):
-    """A run that a scale trains, and the run `before` that it continues, if any."""
+    """A run that a scale trains from the step `first` to `last`, and the run `before` that it
+    continues, if any. `shape` is that in measurements, `trained` that in training. The data begin
+    at `data_first`, which may be negative. Checkpoints are `spacing` steps apart, measured ones
+    about `measured_every`. At `state_steps` the run keeps its state for branches."""
 
     stage: ClassVar[str] = "train.train"
     restarts_from: ClassVar[str | None] = None  # label of the source whose weights alone it takes
 
     entry: Run
-    before: "PlannedRun | None"
+    before: "PlannedRun | None" = None
+    trained: TrainedShape
+    objective: Objective
+    optimizer: Optimizer
+    schedule: Schedule
+    first: int
+    last: int
+    data_first: int
+    spacing: int
+    measured_every: int
+    state_steps: tuple[int, ...] = ()
 
     @cached_property
     def lineage(self) -> list["PlannedRun"]:
@@ -42,65 +54,9 @@ class PlannedRun(PlannedTrajectory):
         return trunk
 
     @property
-    def origin(self) -> Origin:
-        """The run's family, or that of its trunk, and the trunk's public model."""
-        origin = self.trunk.origin
-        return replace(origin, family=self.entry.family or origin.family)
-
-    @cached_property
-    def seeds(self) -> tuple[int, ...]:
-        """The run's own seeds, those of the run before, or the chosen ones."""
-        return self.entry.seeds or (super().seeds if self.sources else self.basis.seeds)
-
-    @property
     def has_own_seeds(self) -> bool:
         """Whether the run or its trunk names its seeds."""
         return bool(self.entry.seeds or self.trunk.entry.seeds)
-
-    @property
-    def trained(self) -> TrainedShape:
-        """The shape in training, if it differs from that in measurements."""
-        return self.shape
-
-    @property
-    def objective(self) -> Objective:
-        """The objective."""
-        return self.trunk.entry.objective
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """The optimizer at this scale, whose state continues along the lineage."""
-        return self.trunk.optimizer
-
-    @cached_property
-    @abstractmethod
-    def first(self) -> int:
-        """The first step."""
-
-    @cached_property
-    @abstractmethod
-    def last(self) -> int:
-        """The last step."""
-
-    @cached_property
-    @abstractmethod
-    def schedule(self) -> Schedule:
-        """The learning-rate schedule in steps."""
-
-    @property
-    @abstractmethod
-    def measured_every(self) -> int:
-        """The number of steps between measured checkpoints."""
-
-    @property
-    def data_first(self) -> int:
-        """The step at which the data begin; it may be negative."""
-        return self.first
-
-    @property
-    def state_steps(self) -> list[int]:
-        """The steps at which the run keeps its state for branches."""
-        return []
 
     @property
     def start(self) -> str | None:
@@ -112,11 +68,6 @@ class PlannedRun(PlannedTrajectory):
         """Return the tokens that the model has seen at a step."""
         seen = self.before.tokens_at(self.first) if self.before else 0
         return seen + (step - self.first) * self.trained.batch_tokens
-
-    @property
-    def spacing(self) -> int:
-        """The number of steps between checkpoints."""
-        return self.basis.steps(self.entry.checkpoint_every or self.basis.defaults.checkpoint_every)
 
     @cached_property
     def checkpoints(self) -> list[Point]:
@@ -137,7 +88,7 @@ class PlannedRun(PlannedTrajectory):
         """Require a known corpus with the tokenizer of the run's first corpus."""
         corpus, read, scale = self.trained.corpus, self.trunk.shape.corpus, self.basis.scale
         require(f"{place}.corpus", "corpus", [corpus], scale.corpora)
-        if scale.whole(corpus).tokenized != scale.whole(read).tokenized:
+        if scale.base_corpus(corpus).tokenized != scale.base_corpus(read).tokenized:
             why = f"whose tokenizer is not that of {read!r}, the run's first corpus"
             raise Problem(f"{place}.corpus is {corpus!r}, {why}; choose one with the same")
 
@@ -147,75 +98,16 @@ def nearest(points: list[Point], steps: Iterable[int]) -> set[Point]:
     return {min(points, key=lambda point: abs((point.step or 0) - step)) for step in steps}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedTrunk(PlannedRun):
     """A run from fresh weights."""
 
     entry: Whole
 
     @property
-    def origin(self) -> Origin:
-        """The run's family, or `controlled` for the paper's own runs."""
-        return Origin(self.entry.family or "controlled")
-
-    @cached_property
-    def shape(self) -> TrainedShape:
-        """The shape of the scale's model, with the run's batch."""
-        shape = self.basis.shape(self.entry.model)
-        return shape if self.entry.batch is None else replace(shape, batch=self.entry.batch)
-
-    @property
     def published_optimizer(self) -> Optimizer:
         """The optimizer with the paper's numbers."""
         return self.entry.optimizer or self.basis.defaults.optimizer
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """The optimizer with the scale's factors."""
-        regime = self.basis.scale.regime
-        return self.published_optimizer.scaled(regime.peak_lr_factor, regime.weight_decay_factor)
-
-    @cached_property
-    def first(self) -> int:
-        """The first step, 0."""
-        return 0
-
-    @cached_property
-    def last(self) -> int:
-        """The length in steps."""
-        return self.basis.steps(self.entry.length)
-
-    @property
-    def warmup(self) -> int:
-        """The steps of the warmup."""
-        factor = Fraction(str(self.basis.scale.regime.warmup_factor))
-        return self.basis.steps(factor * (self.entry.warmup or self.basis.defaults.warmup))
-
-    @property
-    def peak(self) -> float:
-        """The peak learning rate at this scale."""
-        return self.entry.peak_lr * self.basis.scale.regime.peak_lr_factor
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """The learning-rate schedule in steps."""
-        span = Span(self.peak, self.warmup, self.last)
-        return self.entry.schedule.over(span, self.basis.steps)
-
-    @property
-    def state_steps(self) -> list[int]:
-        """The steps at which the run keeps its state for branches."""
-        every = self.basis.steps(self.entry.state_every) if self.entry.state_every else None
-        regular = range(every, self.last + 1, every) if every else ()
-        return sorted({*regular, *map(self.basis.steps, self.entry.state_at)})
-
-    @property
-    def measured_every(self) -> int:
-        """The scale's interval, or a smaller one for a short run."""
-        measure, spacing = self.basis.scale.measure, self.spacing
-        at_most = self.last // measure.trunk_least
-        regular = self.basis.steps(measure.trunk_every)
-        return min(regular, max(spacing, at_most // spacing * spacing))
 
     def check(self, place: str) -> None:
         """Require a warmup that ends before the run ends and before the rate decays."""
@@ -224,3 +116,37 @@ class PlannedTrunk(PlannedRun):
         if schedule.warmup > steady:
             why = f"but {steady} come before the end or cooldown; lower it, or lengthen the run"
             raise Problem(f"{place}.warmup is {schedule.warmup} steps, {why}")
+
+
+def trunk(name: str, basis: Basis, entry: Whole) -> PlannedTrunk:
+    """Return a run from fresh weights, with the factors of the scale's regime."""
+    steps, regime, measure = basis.steps, basis.scale.regime, basis.scale.measure
+    shape = basis.shape(entry.model)
+    shape = replace(shape, batch=entry.batch or shape.batch)
+    last = steps(entry.length)
+    warmup = Fraction(str(regime.warmup_factor)) * (entry.warmup or basis.defaults.warmup)
+    span = Span(entry.peak_lr * regime.peak_lr_factor, steps(warmup), last)
+    optimizer = entry.optimizer or basis.defaults.optimizer
+    state_every = steps(entry.state_every) if entry.state_every else last + 1
+    states = {*range(state_every, last + 1, state_every), *map(steps, entry.state_at)}
+    spacing = basis.spacing(entry)
+    # A short run is measured more often.
+    at_most = last // measure.trunk_least // spacing * spacing
+    return PlannedTrunk(
+        name=name,
+        basis=basis,
+        entry=entry,
+        shape=shape,
+        trained=shape,
+        origin=Origin(entry.family or "controlled"),
+        seeds=entry.seeds or basis.seeds,
+        objective=entry.objective,
+        optimizer=optimizer.scaled(regime.peak_lr_factor, regime.weight_decay_factor),
+        schedule=entry.schedule.over(span, steps),
+        first=0,
+        last=last,
+        data_first=0,
+        spacing=spacing,
+        measured_every=min(steps(measure.trunk_every), max(spacing, at_most)),
+        state_steps=tuple(sorted(states)),
+    )

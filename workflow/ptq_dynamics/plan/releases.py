@@ -11,7 +11,7 @@ from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, P
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import Entry, Lock, Wanted
-from ptq_dynamics.plan.planned import Origin, PlannedTrajectory, TrainedShape
+from ptq_dynamics.plan.planned import Basis, Origin, PlannedTrajectory, TrainedShape
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Schedule
@@ -98,46 +98,43 @@ class PublicRun(Public):
     averaged: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedRelease(PlannedTrajectory):
     """A public model, whose checkpoints are those of its revisions."""
 
     entry: Public
+    places: tuple[Checkpoint, ...] = ()
 
     @cached_property
     def checkpoints(self) -> list[Point]:
         """A checkpoint for each revision."""
         return [Point(name, revision.step) for name, revision in self.entry.revisions.items()]
 
-    @property
-    def shape(self) -> TrainedShape:
-        """The shape of the model, which is not trained."""
-        model = self.basis.scale.models[self.entry.model]
-        return TrainedShape(model, model.corpus, model.context, None, 1)
 
-    @property
-    def origin(self) -> Origin:
-        """The family, and what is uncertain of it."""
-        return Origin(self.entry.family, self.entry.unknown, self.entry.uncertain_rate)
-
-    @property
-    def averaged(self) -> tuple[str, ...]:
-        """The revisions that the authors averaged, if they are known."""
-        return self.entry.averaged if isinstance(self.entry, PublicRun) else ()
-
-    @property
-    def branched(self) -> tuple[str, int] | None:
-        """Trunk and first step of a branch."""
-        trunk = self.entry.trunk if isinstance(self.entry, PublicRun) else None
-        return None if trunk is None else (trunk, self.entry.first)
-
-    @cached_property
-    def seeds(self) -> tuple[int, ...]:
-        """A placeholder seed."""
-        return (0,)
+def release(
+    name: str,
+    basis: Basis,
+    entry: Public,
+    seeds: tuple[int, ...],
+    places: tuple[Checkpoint, ...] = (),
+) -> PlannedRelease:
+    """Return a public model, or own checkpoints with `places`. None of them is trained, so seeds
+    only choose random vectors."""
+    model, run = basis.scale.models[entry.model], entry if isinstance(entry, PublicRun) else None
+    return PlannedRelease(
+        name=name,
+        basis=basis,
+        entry=entry,
+        shape=TrainedShape(model, model.corpus, model.context, None, 1),
+        origin=Origin(entry.family, entry.unknown, entry.uncertain_rate),
+        seeds=seeds,
+        places=places,
+        branched=(run.trunk, run.first) if run and run.trunk is not None else None,
+        averaged=run.averaged if run else (),
+    )
 
 
-def resolve(
+def with_releases(
     families: Families, scale: Scale, file: str, lock: Lock
 ) -> tuple[Scale, dict[str, Public], dict[str, str]]:
     """Return the scale with the families' models, public models by name, and reasons for gaps."""

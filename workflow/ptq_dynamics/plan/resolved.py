@@ -40,9 +40,9 @@ def resolve(config: Config) -> Resolved:
     file, families, own = config.file, config.families, config.runs
     runs, public = dict[str, Run](), dict[str, Public]()
     if config.scale.miniatures:
-        scale, runs, unknown = miniatures.resolve(families, config.scale, file)
+        scale, runs, unknown = miniatures.with_miniatures(families, config.scale, file)
     else:
-        scale, public, unknown = releases.resolve(families, config.scale, file, config.lock)
+        scale, public, unknown = releases.with_releases(families, config.scale, file, config.lock)
     scale, given = own_checkpoints.resolve(families.own, scale, config.lock)
     for name, run in own.runs.items():
         if isinstance(run, Whole) and run.model not in scale.models:

@@ -50,7 +50,7 @@ class Site:
         self.results, self.pictures = f"results/{name}", f"figures/{name}"
         # Jobs and names of their rules, by manifest.
         self.made, self.rules = dict[str, Job](), dict[str, str]()
-        self.settled, self.stale = set[str](), dict[str, Job]()
+        self.marked, self.stale = set[str](), dict[str, Job]()
 
     def pattern(self, rule: str) -> str:
         """Return the manifests that a rule builds, with wildcards."""
@@ -83,12 +83,12 @@ class Site:
         self.rules[path] = rule
         return self.made[path]
 
-    def settle(self, job: Job) -> None:
+    def mark_outdated(self, job: Job) -> None:
         """Set the times of a job's files and of its inputs, so Snakemake runs what is outdated."""
-        if job.manifest not in self.settled:
-            self.settled.add(job.manifest)
+        if job.manifest not in self.marked:
+            self.marked.add(job.manifest)
             for path in job.needs:
-                self.settle(self.made[path])
+                self.mark_outdated(self.made[path])
             waits = any(path in self.stale for path in job.needs)
             if not settle(job, waits=waits, deep=self.config.choice.deep):
                 self.stale[job.manifest] = job

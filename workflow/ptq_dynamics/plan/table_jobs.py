@@ -1,21 +1,21 @@
-"""The job that writes tables of the chosen figures' measurements."""
+"""The jobs of the table of all measurements, and of tables of the chosen figures."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import chain
+from itertools import chain, product
 from typing import get_args
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.claims.definitions import Filled, TableQuery, TableRow, TablesSettings
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.labels import Shown
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired
-from ptq_dynamics.measure.series import in_order
+from ptq_dynamics.measure.series import CollectSettings, in_order
 from ptq_dynamics.plan.claim_jobs import ClaimJobs
 from ptq_dynamics.plan.figure_jobs import FigureJobs
 from ptq_dynamics.plan.planned_branches import PlannedBranch
 from ptq_dynamics.plan.site import Planner, Site
-from ptq_dynamics.plan.table_queries import lacking, rows
 
 
 class TableJobs(Planner):
@@ -29,15 +29,25 @@ class TableJobs(Planner):
         self.figures, self.claims, self.configured = figures, claims, configured
 
     @cache
+    def collect(self) -> Job:
+        """Return the job of all measurements of the chosen figures and their tables."""
+        queries = [self.config.figures[name] for name in self.config.chosen]
+        for table in self.config.tables.values():
+            queries += self._lacking(table)
+        series, inputs = self.figures.measured(figure.query for figure in queries)
+        settings = CollectSettings(in_order(series))
+        return self.make("collect", "measure.collect", "measurements", inputs, settings)
+
+    @cache
     def write(self) -> Job:
         """Return the job that writes all tables; `Problem` if one names an unknown figure."""
-        inputs = {"claims": [self.claims.judge().manifest]}
+        inputs = {needs.CLAIMS: [self.claims.judge().manifest]}
         queries, tables = list[Figure](), list[Filled]()
         for name, table in self.config.tables.items():
             lines, columns = dict[str, TableRow](), dict[str, Shown]()
             for query in self._queries(name, table):
                 queries.append(query)
-                for label, member in rows(self.planned, table, query):
+                for label, member in self._members(table, query):
                     lines[member] = self._row(query, label, member, lines.get(member))
                 for quantizer in query.quantizers:
                     columns.setdefault(quantizer, self.figures.shown(query, quantizer))
@@ -63,7 +73,7 @@ class TableJobs(Planner):
                 figure = self.config.figures[chosen]
                 if not held.isdisjoint(figure.metrics):
                     yield figure.model_copy(update={"metrics": metrics})
-        yield from lacking(self.site, table)
+        yield from self._lacking(table)
 
     def _row(self, query: Figure, label: str, name: str, before: TableRow | None) -> TableRow:
         """Return a row of a query, merged with an earlier row of the same trajectory."""
@@ -78,3 +88,23 @@ class TableJobs(Planner):
         if isinstance(trajectory, PlannedBranch):
             label = f"{label}, from {float(trajectory.entry.at):.0%} of the budget"
         return TableRow(curve=label, name=name, seeds=seeds, draws=draws)
+
+    def _members(self, table: TableQuery, figure: Figure) -> Iterator[tuple[str, str]]:
+        """Yield the trajectories that a table shows of a figure, each after its curve's label."""
+        for label, members in figure.curves.items():
+            for name in members:
+                trajectory = self.planned[name]
+                is_branch = isinstance(trajectory, PlannedBranch) or trajectory.branched is not None
+                if is_branch or not table.branches:
+                    yield label, name
+
+    def _lacking(self, table: TableQuery) -> Iterator[Figure]:
+        """Yield queries for a table's quantizers that figures lack, in a build of all figures."""
+        figures = [self.config.figures[n] for n in table.figures if n in self.config.figures]
+        for quantizer, figure in product(table.quantizers, figures):
+            if self.config.is_whole and quantizer not in figure.quantizers:
+                curves = dict[str, tuple[str, ...]]()
+                for label, name in self._members(table, figure):
+                    curves[label] = (*curves.get(label, ()), name)
+                query = {"curves": curves, "quantizers": (quantizer,), "draws": {}}
+                yield figure.model_copy(update={**query, "metrics": (LOSS, QUANTIZATION_ERROR)})

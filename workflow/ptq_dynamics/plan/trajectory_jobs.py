@@ -4,6 +4,7 @@ from collections.abc import Collection
 from functools import cache
 from itertools import chain
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.corpus.functions import FunctionsSettings
 from ptq_dynamics.corpus.sources import Corpus, Derived
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
@@ -27,11 +28,11 @@ class TrajectoryJobs(Planner):
         """Return the job of one corpus."""
         corpus, inputs = self.scale.corpora[name], {}
         if isinstance(corpus, Derived):
-            inputs["corpus"] = [self.corpus(corpus.of).manifest]
+            inputs[needs.CORPUS] = [self.corpus(corpus.of).manifest]
             if corpus.from_functions:
-                inputs["functions"] = [self.functions(corpus.of).manifest]
+                inputs[needs.FUNCTIONS] = [self.functions(corpus.of).manifest]
         if isinstance(corpus, OwnCorpus):
-            inputs["checkpoint"] = self.manifests(name)[:1]  # the same if checkpoints are added
+            inputs[needs.CHECKPOINT] = self.manifests(name)[:1]  # even if others are added
         packages = getattr(_text(corpus), "packages", ())
         return self.make("corpus", "corpus.corpus", name, inputs, corpus, packages, corpus=name)
 
@@ -46,7 +47,7 @@ class TrajectoryJobs(Planner):
         stage = "corpus.functions"
         return self.make("functions", stage, corpus, {}, settings, reads, corpus=corpus)
 
-    def makers(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
+    def jobs(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
         """Return the jobs of a trajectory, or of one shard of it, in order."""
         trajectory = self.planned[name]
         if isinstance(trajectory, PlannedRun):
@@ -58,7 +59,7 @@ class TrajectoryJobs(Planner):
 
     def manifests(self, name: str, seed: int | None = None, shard: str | None = None) -> list[str]:
         """Return paths of the manifests of these jobs."""
-        return [job.manifest for job in self.makers(name, seed, shard)]
+        return [job.manifest for job in self.jobs(name, seed, shard)]
 
     def manifests_of(
         self, source: PlannedTrajectory, seed: int | None, ids: Collection[str]
@@ -74,7 +75,7 @@ class TrajectoryJobs(Planner):
     def inputs(self, name: str, seed: int, shard: str | None = None) -> dict[str, list[str]]:
         """Return manifests of a trajectory and of its corpus, by label."""
         corpus = self.corpus(self.planned[name].shape.corpus).manifest
-        return {"corpus": [corpus], "trajectory": self.manifests(name, seed, shard)}
+        return {needs.CORPUS: [corpus], needs.TRAJECTORY: self.manifests(name, seed, shard)}
 
     @cache
     def train(self, name: str, seed: int | None = None) -> Job:
@@ -82,13 +83,13 @@ class TrajectoryJobs(Planner):
         run, scale, seed = self.planned.run(name), self.scale, self.seed(name, seed)
         trained, optimizer = run.trained, run.optimizer
         longest = max(trained.context, run.shape.model.context)
-        inputs = {"corpus": [self.corpus(trained.corpus).manifest]}
+        inputs = {needs.CORPUS: [self.corpus(trained.corpus).manifest]}
         for label, source in run.sources.items():
             inputs[label] = self.manifests(source.name, seed)
         settings = TrainSettings(
             **scale.model_dump(include={"precision", "compile", "budget", "log_every"}),
             model=trained.model.model_copy(update={"context": longest}),
-            vocabulary=scale.whole(trained.corpus).vocabulary,
+            vocabulary=scale.base_corpus(trained.corpus).vocabulary,
             start=run.start,
             objective=run.objective,
             batch=trained.batch,
@@ -133,7 +134,7 @@ class TrajectoryJobs(Planner):
         if isinstance(average.entry, Merge) and average.entry.greedy:
             blocks = scale.curvature.count(shape.context)
             choice = ChoosingText(shape.context, blocks, scale.evaluation.batch)
-            inputs["corpus"] = [self.corpus(scale.held_by(shape.corpus)).manifest]
+            inputs[needs.CORPUS] = [self.corpus(scale.held_by(shape.corpus)).manifest]
         settings = AverageSettings(phase=average.entry.phase, means=means, choice=choice)
         at = {"average": name, "seed": seed, "shard": shard}
         return self.make("average", average.stage, f"{name} seed {seed}", inputs, settings, **at)

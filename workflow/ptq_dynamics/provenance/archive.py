@@ -64,7 +64,7 @@ class Result:
             f"commit {account.git or 'none'}",
             f"{account.started[:16]}, {account.seconds:.1f} s",
             account.device.name or account.machine.processor,
-            *(f"accepted: {each.reason}" for each in account.accepted),
+            *(f"accepted: {acceptance.reason}" for acceptance in account.accepted),
         ]
 
 
@@ -99,11 +99,11 @@ class Archive:
     @cached_property
     def every(self) -> list[Result]:
         """All results, those in their place first; later archives before earlier ones."""
-        found = list[Result]()
+        results = list[Result]()
         paths = (path for folder in self.folders for path in files(folder))
         for path in (path for path in paths if path.name.endswith(RECORD)):
             try:
-                found.append(at(path))
+                results.append(at(path))
             except Problem as problem:
                 self.damaged.append(str(problem))
         archives = (folder / name for folder in self._releases for name in (CHANGES, RELEASE))
@@ -114,47 +114,47 @@ class Archive:
                         file = entries.extractfile(entry)
                         if file is not None and entry.name.endswith(RECORD):
                             place = release / entry.name
-                            found.append(Result(record.read(place, file.read().decode()), place))
+                            results.append(Result(record.read(place, file.read().decode()), place))
             except Problem as problem:
                 self.damaged.append(str(problem))
-        return sorted(found, key=lambda each: (not each.in_place, each.place))
+        return sorted(results, key=lambda result: (not result.in_place, result.place))
 
     @cached_property
     def results(self) -> dict[str, Result]:
         """One result for each manifest, by its path."""
-        return {each.path: each for each in reversed(self.every)}
+        return {result.path: result for result in reversed(self.every)}
 
     def follow(self, inputs: Mapping[str, str]) -> tuple[dict[str, Result], list[str]]:
         """Return the lineage of manifests, inputs first, and the manifests without a record."""
-        found, missing = dict[str, Result](), list[str]()
+        lineage, missing = dict[str, Result](), list[str]()
 
         def visit(inputs: Mapping[str, str]) -> None:
             for path, digest in sorted(inputs.items()):
-                if path in found or path in missing:
+                if path in lineage or path in missing:
                     continue
                 if result := self._find(path, digest):
                     visit(result.record.inputs)
-                    found[path] = result
+                    lineage[path] = result
                 else:
                     missing.append(path)
 
         visit(inputs)
-        return found, missing
+        return lineage, missing
 
     def _find(self, path: str, digest: str) -> Result | None:
         with contextlib.suppress(Problem):
-            found = at(beside(path, RECORD))
-            if found.digest == digest:
-                return found
+            result = at(beside(path, RECORD))
+            if result.digest == digest:
+                return result
         return self._by_digest.get((path, digest))
 
     @cached_property
     def _by_digest(self) -> dict[tuple[str, str], Result]:
-        return {(each.path, each.digest): each for each in reversed(self.every)}
+        return {(result.path, result.digest): result for result in reversed(self.every)}
 
     def in_order(self) -> Iterator[Result]:
         """All results, each after its inputs."""
-        graph = {path: sorted(each.record.inputs) for path, each in sorted(self.results.items())}
+        graph = {path: sorted(made.record.inputs) for path, made in sorted(self.results.items())}
         return filter(None, map(self.results.get, TopologicalSorter(graph).static_order()))
 
 
@@ -172,5 +172,5 @@ def packed(place: Path) -> Iterator[tarfile.TarFile]:
 def identity_in(path: Path) -> tuple[str, str] | None:
     """Return the scale and the identity from the metadata of a picture."""
     mark = ORIGIN.format(scale="([^:\n]+)", identity="([0-9a-f]{64})")
-    found = re.search(mark.encode(), path.read_bytes())
-    return (unescape(found[1].decode(errors="replace")), found[2].decode()) if found else None
+    match = re.search(mark.encode(), path.read_bytes())
+    return (unescape(match[1].decode(errors="replace")), match[2].decode()) if match else None

@@ -32,56 +32,56 @@ class Audit:
 
 def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
     """Hash every file, and follow every input to its record. Jobs do not make `others`."""
-    results, listed = [each for each in archive.in_order() if each.in_place], {*others}
-    found = Audit(len(results), wrong=[*archive.damaged])
+    results, listed = [result for result in archive.in_order() if result.in_place], {*others}
+    outcome = Audit(len(results), wrong=[*archive.damaged])
     for result in _counted(results, "hashing"):
-        _verify(result, archive, listed, found)
-    notes = Counter(note for each in results for note in each.record.notes)
-    found.notes += [f"{count} results: {note}" for note, count in notes.items()]
-    if lost := [each for each in results if each.record.git is None]:
-        found.notes += [f"{len(lost)} results name no commit, such as {lost[0].path}"]
+        _verify(result, archive, listed, outcome)
+    notes = Counter(note for result in results for note in result.record.notes)
+    outcome.notes += [f"{count} results: {note}" for note, count in notes.items()]
+    if lost := [result for result in results if result.record.git is None]:
+        outcome.notes += [f"{len(lost)} results name no commit, such as {lost[0].path}"]
     # Without all records, the owner of a file may be unknown.
     if not archive.damaged:
         every = (file for folder in archive.folders for file in files(folder))
         strays = [file for file in every if file not in listed]
-        found.wrong += [f"{file} belongs to no result; remove it" for file in strays]
-    return found
+        outcome.wrong += [f"{file} belongs to no result; remove it" for file in strays]
+    return outcome
 
 
-def _verify(result: Result, archive: Archive, listed: set[Path], found: Audit) -> None:
+def _verify(result: Result, archive: Archive, listed: set[Path], outcome: Audit) -> None:
     made = result.record.manifest(Path(result.path))
     listed |= {beside(made.path, name) for name in PARTS}
     listed |= {made.folder / name for name in made.files}
     # A missing manifest can be written again from the record.
     if made.path.exists() and made.path.read_bytes() != made.text().encode():
-        found.wrong.append(f"{made.path} differs from the manifest in its record")
+        outcome.wrong.append(f"{made.path} differs from the manifest in its record")
     dropped, note = made.dropped(), beside(made.path, ABSENT)
     if note.exists() and note.read_bytes() != made.note(dropped).encode():
-        found.wrong.append(f"{note} was edited, or belongs to another result")
+        outcome.wrong.append(f"{note} was edited, or belongs to another result")
     absent = {name for name in dropped if not (made.folder / name).exists()}
-    found.absent += len(absent)
-    found.files += len(made.files) - len(absent)
+    outcome.absent += len(absent)
+    outcome.files += len(made.files) - len(absent)
     for name in made.files.keys() - absent:
         if harm := replace(made, files={name: made.files[name]}).harm(deep=True):
-            found.wrong.append(harm)
+            outcome.wrong.append(harm)
     for path, digest in result.record.inputs.items():
         maker = archive.results.get(path)
         if maker is None:
-            found.effects.append(f"{result.path} was made from {path}, which has no record")
+            outcome.effects.append(f"{result.path} was made from {path}, which has no record")
         elif maker.digest != digest:
-            found.effects.append(f"{result.path} was made from another version of {path}")
+            outcome.effects.append(f"{result.path} was made from another version of {path}")
 
 
 def sample(archive: Archive, count: int, seed: int) -> list[Result]:
     """Draw results at random, except results whose jobs cannot run again."""
-    able = [each for each in archive.in_order() if each.stage not in ONCE]
+    able = [result for result in archive.in_order() if result.stage not in ONCE]
     return random.Random(seed).sample(able, min(count, len(able)))
 
 
 def rerun(results: Collection[Result]) -> Iterator[str]:
     """Run the jobs of records again; yield a line for each result whose bytes differ."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        same = pool.map(lambda each: again(each.place, "compare"), results)
+        same = pool.map(lambda result: again(result.place, "compare"), results)
         for result, is_same in zip(_counted(results, "rebuilding"), same, strict=True):
             if not is_same:
                 yield f"{result.place}: its job made other bytes; see the lines above"
@@ -89,7 +89,7 @@ def rerun(results: Collection[Result]) -> Iterator[str]:
 
 def _counted(results: Collection[Result], what: str) -> Iterator[Result]:
     """Yield results, and print their number at each tenth."""
-    for count, each in enumerate(results):
+    for count, result in enumerate(results):
         if count % (len(results) // 10 + 1) == 0:
             print(f"{what}: {count:,} of {len(results):,} results", file=sys.stderr)
-        yield each
+        yield result

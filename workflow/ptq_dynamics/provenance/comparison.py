@@ -22,16 +22,16 @@ def compare(one: Path, other: Path) -> pd.DataFrame:
     """Return values `one` and `other` of every measurement of two folders or tables, the standard
     `error` of their difference (nan if unknown), and the `verdict`."""
     first, second = _table(one), _table(other)
-    found = pd.DataFrame({"one": first[names.VALUE], "other": second[names.VALUE]}).sort_index()
-    found["error"] = np.hypot(first[names.ERROR], second[names.ERROR])
-    in_common = found.index.isin(first.index) & found.index.isin(second.index)
-    difference = found.one - found.other
-    equal = (difference == 0) | (found.one.isna() & found.other.isna())
-    is_unknown = found.error.isna() & difference.notna()
-    is_small = difference.abs() <= TOLERANCE * found.error
+    table = pd.DataFrame({"one": first[names.VALUE], "other": second[names.VALUE]}).sort_index()
+    table["error"] = np.hypot(first[names.ERROR], second[names.ERROR])
+    in_common = table.index.isin(first.index) & table.index.isin(second.index)
+    difference = table.one - table.other
+    equal = (difference == 0) | (table.one.isna() & table.other.isna())
+    is_unknown = table.error.isna() & difference.notna()
+    is_small = difference.abs() <= TOLERANCE * table.error
     cases = [np.asarray(case, bool) for case in (~in_common, equal, is_unknown, is_small)]
-    found["verdict"] = np.select(cases, [ONLY, EQUAL, UNJUDGED, WITHIN], DIFFERENT)
-    return found
+    table["verdict"] = np.select(cases, [ONLY, EQUAL, UNJUDGED, WITHIN], DIFFERENT)
+    return table
 
 
 def _table(place: Path) -> pd.DataFrame:
@@ -56,7 +56,7 @@ def parting(one: Path, other: Path) -> str | None:
     for place in (one, other):
         folder = place if place.is_dir() else place.parent
         archives.append(Archive([folder], [folder]))
-        if not any(each.record.inputs for each in archives[-1].every):
+        if not any(result.record.inputs for result in archives[-1].every):
             return f"{folder} has no records of jobs; the first differing job is unknown"
     theirs = {Path(path).parts[2:]: result for path, result in archives[1].results.items()}
     for result in archives[0].in_order():
@@ -77,6 +77,6 @@ def parting(one: Path, other: Path) -> str | None:
 def _machine(account: Record) -> dict[str, object]:
     """Return what decides the last bits of a result, besides its specification."""
     names = ("processor", "vector", "capability", "precision", "variables", "python")
-    found = {name: getattr(account.machine, name) for name in names}
-    found |= {"device": account.device.name or account.device.kind, "tf32": account.device.tf32}
-    return {**found, "threads": account.threads, "processes": account.processes}
+    facts = {name: getattr(account.machine, name) for name in names}
+    facts |= {"device": account.device.name or account.device.kind, "tf32": account.device.tf32}
+    return {**facts, "threads": account.threads, "processes": account.processes}

@@ -30,7 +30,7 @@ def write(plan: Plan, folder: Path) -> list[Table]:
     results = Archive.of_scale(scale := plan.site.config.choice.scale).results.values()
     if not results:
         raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
-    costs = table(each.record for each in results)
+    costs = cost_table(result.record for result in results)
     tables = {"cost": costs, "resources": _resources(plan, results)}
     for path in files(folder):
         write_atomically(path, FORMATS[path.suffix[1:]](tables[path.stem]))
@@ -40,8 +40,8 @@ def write(plan: Plan, folder: Path) -> list[Table]:
 def _resources(plan: Plan, results: Iterable[Result]) -> Table:
     """Return a row for every rule, with the largest request of a first attempt."""
     jobs, rows = defaultdict[str, list[list[tuple[float, float]]]](list), list[list[Cell]]()
-    for each in results:
-        (rule, wildcards), account = plan.site.rule_of(each.path), each.record
+    for result in results:
+        (rule, wildcards), account = plan.site.rule_of(result.path), result.record
         memory, device = account.peak_memory / 10**6, (account.device.peak_memory or 0) / 10**6
         used = {"runtime": account.seconds / 60, "mem_mb": memory, "gpu": device}
         request = plan.resources.ask(rule, wildcards=wildcards)
@@ -53,7 +53,7 @@ def _resources(plan: Plan, results: Iterable[Result]) -> Table:
     return Table("Resources of jobs: requested, and used at the median and at most", USED, rows)
 
 
-def table(records: Iterable[Record]) -> Table:
+def cost_table(records: Iterable[Record]) -> Table:
     """Return a row for every kind of job, by processor time, and the sums."""
     sums = defaultdict[str, list[float]](lambda: [0] * 5)
     for record in records:
@@ -63,9 +63,9 @@ def table(records: Iterable[Record]) -> Table:
         for kind in ("figures" if stage.startswith("figures.") else stage, "all"):
             sums[kind] = [*map(add, sums[kind], (*row, gpus * record.seconds))]
     total = sums.pop("all")
-    ordered = sorted(sums.items(), key=lambda each: (-each[1][3], each[0]))
+    ordered = sorted(sums.items(), key=lambda item: (-item[1][3], item[0]))
     rows: list[list[Cell]] = [
-        [kind, int(jobs), int(tokens), *(f"{each / 3600:.4f}" for each in seconds)]
+        [kind, int(jobs), int(tokens), *(f"{duration / 3600:.4f}" for duration in seconds)]
         for kind, (jobs, tokens, *seconds) in [*ordered, ("all", total)]
     ]
     return Table("Cost by kind of job, as records have it", HEADS, rows)

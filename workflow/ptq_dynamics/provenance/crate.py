@@ -20,7 +20,7 @@ from ptq_dynamics.engine.record import Record
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 
 PROFILES = (
-    *(f"https://w3id.org/ro/wfrun/{each}/0.5" for each in ("process", "workflow", "provenance")),
+    *(f"https://w3id.org/ro/wfrun/{kind}/0.5" for kind in ("process", "workflow", "provenance")),
     "https://w3id.org/workflowhub/workflow-ro-crate/1.0",
 )
 BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
@@ -32,8 +32,8 @@ ENDS = (*DERIVED, "report.")  # stages whose files the crate has
 
 def link(entity: Entity, key: str, others: Iterable[Entity]) -> None:
     """Add other entities to a property, each once."""
-    if found := list({each.id: each for each in others}.values()):
-        entity.append_to(key, found, compact=True)
+    if distinct := list({other.id: other for other in others}.values()):
+        entity.append_to(key, distinct, compact=True)
 
 
 class Crate(ROCrate):  # type: ignore[misc]
@@ -55,8 +55,8 @@ class Crate(ROCrate):  # type: ignore[misc]
 
     def files(self, *patterns: str) -> list[Entity]:
         """Add the files of the checkout that match patterns."""
-        found = {path.relative_to(ROOT) for each in patterns for path in ROOT.glob(each)}
-        return [self.file(path) for path in sorted(found)]
+        paths = {path.relative_to(ROOT) for pattern in patterns for path in ROOT.glob(pattern)}
+        return [self.file(path) for path in sorted(paths)]
 
 
 def write(scale: str, place: Path) -> int:
@@ -77,11 +77,11 @@ def write(scale: str, place: Path) -> int:
     crate.description = f"Figures, tables, manifests and records of {len(results)} jobs"
     crate.license = crate.entity(licence, "CreativeWork", name=about["license"], url=licence)
     crate.publisher = root["author"] = agent
-    times = [_times(each.record) for each in results]
+    times = [_times(result.record) for result in results]
     ran = {**DONE, "agent": agent, "startTime": min(times)[0], "endTime": max(t for _, t in times)}
     root["datePublished"] = ran["endTime"]
-    for each in PROFILES:
-        profile = crate.entity(each, "CreativeWork", name=each, version=each.rpartition("/")[2])
+    for page in PROFILES:
+        profile = crate.entity(page, "CreativeWork", name=page, version=page.rpartition("/")[2])
         link(root, "conformsTo", [profile])
     link(crate.metadata, "conformsTo", [profile])
     language = crate.entity(f"{ENGINE}/#", "ComputerLanguage", name="Snakemake", url=ENGINE)
@@ -96,8 +96,8 @@ def write(scale: str, place: Path) -> int:
     crate.file(Path("README.md"), about=root)
     crate.files(*BESIDE, "workflow/Snakefile", "workflow/rules/*.smk")
     configuration = crate.files("config/**/*.yaml", "envs/*.*")
-    controls = [_control(crate, workflow, each, agent) for each in results]
-    drawn = [file for each in results for file in _ends(crate, each)]
+    controls = [_control(crate, workflow, result, agent) for result in results]
+    drawn = [file for result in results for file in _ends(crate, result)]
     build = crate.entity("#run", "CreateAction", name="build", instrument=workflow, **ran)
     build["description"] = "from the first job to the last"
     link(build, "object", configuration)
@@ -126,7 +126,7 @@ def _control(crate: Crate, workflow: Entity, result: Result, agent: Entity) -> E
     name = f"#settings/{result.path}"
     settings = crate.entity(name, "PropertyValue", name=f"settings of {result.label}", value=text)
     read = [crate.file(Path(path)) for path in account.inputs]
-    accepted = "".join(f"; accepted: {each.reason}" for each in account.accepted)
+    accepted = "".join(f"; accepted: {acceptance.reason}" for acceptance in account.accepted)
     action = crate.entity(f"#run/{result.path}", "CreateAction", name=result.label, **DONE)
     action["description"] = f"made {result.path}{accepted}"
     action["startTime"], action["endTime"] = _times(account)

@@ -26,7 +26,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.typeset import PAPER
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.build import write_page
+from ptq_dynamics.plan.handlers import write_page
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import (
     CHANGES,
@@ -57,7 +57,7 @@ def release(plan: Plan) -> tuple[Path, int]:
     results, pictures = folders(scale)
     paper = plan.paper.typeset()
     shown = [*plan.last(), plan.claims.judge(), plan.tables.write()]
-    jobs = sorted(plan.site.needed([*shown, paper]), key=lambda each: each.manifest)
+    jobs = sorted(plan.site.needed([*shown, paper]), key=lambda job: job.manifest)
     _require_releasable(plan, jobs)
     shutil.rmtree(pictures, ignore_errors=True)
     for path in [*files(results)]:
@@ -87,6 +87,12 @@ def write_sums(scale: str) -> None:
     write_atomically(folders(scale)[0] / SUMS, "".join(_sums(scale)))
 
 
+def require_clean() -> None:
+    """Raise `Problem` if the working tree has edits."""
+    if machine.read_commit(".").dirty:
+        raise Problem("the working tree is no clean commit; commit its edits, then release")
+
+
 def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
     """Raise `Problem` unless one clean commit of the branch can build all results again."""
     if stale := [e for e in find(plan, jobs, deep=True) if e.state != "up to date"]:
@@ -96,8 +102,7 @@ def _require_releasable(plan: Plan, jobs: list[Job]) -> None:
         named = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))["version"]
         if named != __version__:
             raise Problem(f"{name} has version {named}, and the package has {__version__}; edit it")
-    if machine.read_commit(".").dirty:
-        raise Problem("the working tree is no clean commit; commit its edits, then release")
+    require_clean()
     known, gap = machine.history()
     if gap:
         raise Problem(f"commits of records cannot be verified: {gap}, then release")
@@ -151,7 +156,7 @@ def unreachable(scale: str, built: Iterable[Result]) -> tuple[list[str], str]:
     """Return a line for each commit in a scale's records that is not known here, nor its tree, and
     why the branch may have it all the same, if so."""
     kept = Archive(folders(scale), folders(scale)[:1]).results.values()
-    named = {each.record.git: each.place for each in (*kept, *built)}
+    named = {result.record.git: result.place for result in (*kept, *built)}
     known, gap = machine.history()
     return [
         f"{place} names commit {git.commit}; the branch lacks this commit and its tree"
@@ -166,13 +171,13 @@ def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding
     root, results = source.resolve(), plan.site.results
     if not (root / results).is_dir():
         raise Problem(f"{given} has no {results}; name a place that has it, or another --scale")
-    here = {each.manifest for each in find(plan, plan.last()) if each.state == "up to date"}
+    here = {item.manifest for item in find(plan, plan.last()) if item.state == "up to date"}
     with contextlib.chdir(root):
-        there = [each for each in find(plan, plan.last(), deep=True) if each.manifest not in here]
-    new = [each for each in there if each.state == "up to date"]
-    for each in new:
-        _take(plan.site.made[each.manifest], root)
-    return len(new), len(here), [each for each in there if each.state == "outdated"]
+        there = [item for item in find(plan, plan.last(), deep=True) if item.manifest not in here]
+    new = [item for item in there if item.state == "up to date"]
+    for item in new:
+        _take(plan.site.made[item.manifest], root)
+    return len(new), len(here), [item for item in there if item.state == "outdated"]
 
 
 def _take(job: Job, root: Path) -> None:
@@ -202,8 +207,8 @@ def _take(job: Job, root: Path) -> None:
 def seeds_in(source: Path, config: Config) -> str:
     """Return the seeds that are chosen, or the release's seeds that a checkout has runs of."""
     runs, seeds = source / "results" / config.choice.scale / "train", config.scale.release_seeds
-    found = (each for each in seeds if any(runs.glob(f"*/seed-{each}/{RECORD}")))
-    return " ".join(map(str, config.choice.more_seeds or found))
+    released = (seed for seed in seeds if any(runs.glob(f"*/seed-{seed}/{RECORD}")))
+    return " ".join(map(str, config.choice.more_seeds or released))
 
 
 @contextlib.contextmanager

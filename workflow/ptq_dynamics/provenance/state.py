@@ -36,17 +36,17 @@ def shortened(reasons: Iterable[str]) -> str:
 
 def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Finding]:
     """Return the states of results and of their lineage, inputs first; `deep` hashes all files."""
-    found = dict[str, Finding]()
+    findings = dict[str, Finding]()
 
     def visit(job: Job) -> Finding:
-        if job.manifest not in found:
+        if job.manifest not in findings:
             inputs = [visit(plan.site.made[path]) for path in job.needs]
-            found[job.manifest] = _of(job, inputs, deep)
-        return found[job.manifest]
+            findings[job.manifest] = _of(job, inputs, deep)
+        return findings[job.manifest]
 
     for job in targets:
         visit(job)
-    return [*found.values()]
+    return [*findings.values()]
 
 
 def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:

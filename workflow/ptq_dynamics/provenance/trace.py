@@ -60,9 +60,9 @@ class Chain:
             mean = " × ".join(f"{n} {what}" for what, n in counts.items() if n > 1) or "one value"
             count = "unknown" if self.rows is None else len(known) or "none"
             yield f"from {mean}; rows of {self.table}: {count}"
-        for number, each in [*known.items()][:most]:
-            key = " ".join(each[name] for name in KEY if each[name])
-            yield f"  {self.table}:{number} {each['value']} ({key})"
+        for number, measurement in [*known.items()][:most]:
+            key = " ".join(measurement[name] for name in KEY if measurement[name])
+            yield f"  {self.table}:{number} {measurement['value']} ({key})"
         if len(known) > most:
             yield f"  and {len(known) - most} more; --json lists all"
 
@@ -72,11 +72,11 @@ class Chain:
 
         def below(result: Result, depth: int) -> Iterator[tuple[int, Result, list[str]]]:
             known = [self.results[path] for path in self.inputs(result) if path in self.results]
-            new = [each for each in known if each.path not in shown]
-            yield depth, result, [each.label for each in known if each.path in shown]
-            shown.update(each.path for each in new)
-            for each in new:
-                yield from below(each, depth + 1)
+            new = [source for source in known if source.path not in shown]
+            yield depth, result, [source.label for source in known if source.path in shown]
+            shown.update(source.path for source in new)
+            for source in new:
+                yield from below(source, depth + 1)
 
         return below(self.top, 0)
 
@@ -85,7 +85,7 @@ class Chain:
         nodes = {path: f"n{number}" for number, path in enumerate(self.results)}
         lines = [f'{node}["{self.results[path].label}"]' for path, node in nodes.items()]
         for path, result in self.results.items():
-            known = (nodes[each] for each in self.inputs(result) if each in nodes)
+            known = (nodes[source] for source in self.inputs(result) if source in nodes)
             lines += [f"{node} --> {nodes[path]}" for node in known]
         return "\n  ".join(["graph TD", *lines])
 
@@ -93,14 +93,14 @@ class Chain:
 def trace(text: str, archive: Archive) -> Chain:
     """Trace a file of a result, a picture from elsewhere, or a row as `FILE.csv:ROW`, from 1.
     Raises `Problem` if no record lists the file."""
-    found = ROW.fullmatch(text)
-    path = Path(found[1] if found else text)
+    match = ROW.fullmatch(text)
+    path = Path(match[1] if match else text)
     if not path.is_file():
         raise Problem(f"{path} does not exist; name a result file or a figure of this project")
     top = _result(path, archive)
-    row, table, rows = _row(path, int(found[2])) if found else (None, path, {})
+    row, table, rows = _row(path, int(match[2])) if match else (None, path, {})
     read = inputs_of(row, top.record.job) if row else tuple(top.record.inputs)
-    results, missing = archive.follow({each: top.record.inputs[each] for each in read})
+    results, missing = archive.follow({source: top.record.inputs[source] for source in read})
     results[top.path] = top
     return Chain(top, read, results, tuple(missing), _is_verified(path, top), row, table, rows)
 
@@ -137,13 +137,13 @@ def _row(path: Path, number: int) -> tuple[Row, Path, dict[int, Row] | None]:
     points = {*zip(cycle(row["trajectory"].split()), row["checkpoint_id"].split(), strict=False)}
     same = {names.METRIC: [row["metric"]], names.TASK: [row["task"]]}
     same |= {names.QUANTIZER: row["draws"].split(), names.SEED: row["seeds"].split() or [""]}
-    found = {
-        number: each
-        for number, each in _rows(table).items()
-        if (each["trajectory"], each["checkpoint_id"]) in points
-        and all(each[column] in values for column, values in same.items())
+    measured = {
+        number: measurement
+        for number, measurement in _rows(table).items()
+        if (measurement["trajectory"], measurement["checkpoint_id"]) in points
+        and all(measurement[column] in values for column, values in same.items())
     }
-    return row, table, found
+    return row, table, measured
 
 
 def _rows(path: Path) -> dict[int, Row]:
@@ -160,9 +160,9 @@ def _result(path: Path, archive: Archive) -> Result:
         mend = "name a file below results or figures, or a figure that this workflow drew"
         raise Problem(f"{path} belongs to no result of this checkout; {mend}")
     scale, identity = carried
-    for each in archive.every:
-        if identity in (each.record.carried, each.record.identity):
-            return each
+    for result in archive.every:
+        if identity in (result.record.carried, result.record.identity):
+            return result
     what = f"identity {identity[:16]} ({scale}), which matches no local record"
     raise Problem(f"{path} has {what}; run the command in the checkout that drew the figure")
 
@@ -173,9 +173,9 @@ def _owner(path: Path) -> Result | None:
         return at(beside(path, RECORD))
     for folder in path.parents:
         for place in (folder / f"{path.stem}.{RECORD}", folder / RECORD):
-            found = at(place) if place.is_file() else None
-            if found is not None and path.relative_to(folder).as_posix() in found.record.files:
-                return found
+            owner = at(place) if place.is_file() else None
+            if owner is not None and path.relative_to(folder).as_posix() in owner.record.files:
+                return owner
         if folder.name in TOP:
             break
     return None
@@ -183,5 +183,5 @@ def _owner(path: Path) -> Result | None:
 
 def _is_verified(path: Path, result: Result) -> bool:
     """Return whether a file has the bytes of a file of a result, its manifest included."""
-    known = {result.digest, *(each["sha256"] for each in result.record.files.values())}
+    known = {result.digest, *(file["sha256"] for file in result.record.files.values())}
     return path.name.endswith(RECORD) or sha256(path) in known

@@ -14,6 +14,7 @@ from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 from compressed_tensors.quantization import quantize
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from ptq_dynamics import models
 from ptq_dynamics.base.checkpoints import CONFIG, weight_files
@@ -84,6 +85,16 @@ def on_grids(
     return Quantized(OnDemand({name: name for name in grids}, weight), save)
 
 
+def in_floats(weights: Mapping[str, Tensor], model: PreTrainedModel) -> Quantized:
+    """Return a model with rounded weights by layer, float32 [out, in], saved as they are."""
+    layers, kind = models.linear_layers(model), model.config.model_type
+    saved = {
+        f"{_saved(name, kind)}.weight": value.T if hasattr(layers[name], "transposed") else value
+        for name, value in weights.items()
+    }
+    return Quantized(weights, lambda source, target: _save(source, target, {}, saved))
+
+
 def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict[str, object]:
     """Return the configuration of compressed-tensors for the integer grid of some layers."""
     weights = {"num_bits": bits, "type": "int", "symmetric": symmetric, "strategy": "group"}
@@ -117,7 +128,7 @@ def _save(
     """Copy a checkpoint with packed layers and other values of some parameters.
     The dtype in its config.json is the widest of its parameters and scales."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-    about, one = packed.config(source), next(iter(grids.values()))
+    about = packed.config(source)
     ordered = all(grid.columns is None for grid in grids.values())
     pack = _compressed_layer if ordered else _gptq_layer
     entries = {name: {name: value} for name, value in others.items()}
@@ -126,6 +137,7 @@ def _save(
         entries[f"{layer}.weight"] = {f"{layer}.{key}": part for key, part in pack(grid).items()}
     # A large model does not fit in memory, so this loop holds one file at a time.
     places, found = dict[str, str](), {grid.scales.dtype for grid in grids.values()}
+    found |= {value.dtype for value in others.values()}
     for file in weight_files(source):
         tensors = load_file(file)
         floating = {name: each.dtype for name, each in tensors.items() if each.is_floating_point()}
@@ -143,7 +155,8 @@ def _save(
         index = {"metadata": {"total_size": size}, "weight_map": places}
         (target / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
     about["dtype"] = str(reduce(torch.promote_types, found)).removeprefix("torch.")
-    about["quantization_config"] = _config(one, ordered, grids)
+    if grids:
+        about["quantization_config"] = _config(next(iter(grids.values())), ordered, grids)
     (target / CONFIG).write_text(json.dumps(about, indent=2, sort_keys=True) + "\n")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Rate
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import subprocesses
@@ -57,7 +58,7 @@ class ForeignGptq(Calibrated, Grouped):
             "settings": {**settings, "batch_size": calibration.together},
         }
         request.write_text(json.dumps(asked, default=str))
-        interpreter = environment.python(context.input("environment")).absolute()
+        interpreter = environment.python(context.input(needs.ENVIRONMENT)).absolute()
         done = subprocesses.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
         if context.progress.log is not None:
             context.progress.log.write(done.stderr)

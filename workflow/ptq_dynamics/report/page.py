@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.claims.definitions import FOREST
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
 from ptq_dynamics.engine.context import Context
@@ -26,23 +27,25 @@ PAGE, CLAIMS = "index.html", "claims"  # the file, and the table of claims
 def run(context: Context[PageSettings]) -> Mapping[str, object]:
     """Write the page; facts: how many figures it has, and its size in bytes."""
     settings = context.settings
-    manifests = [each for group in context.inputs.values() for each in group]
-    results, missing = Archive([]).follow({str(each.path): each.digest() for each in manifests})
+    manifests = [result for group in context.inputs.values() for result in group]
+    results, missing = Archive([]).follow({str(made.path): made.digest() for made in manifests})
     jobs = {
-        path: {"label": each.label, "about": each.about, "inputs": [*each.record.inputs]}
-        for path, each in results.items()
+        path: {"label": result.label, "about": result.about, "inputs": [*result.record.inputs]}
+        for path, result in results.items()
     }
-    tables = {name: _table(context.input("tables"), name, title) for name, title in settings.tables}
+    tables = {
+        name: _table(context.input(needs.TABLES), name, title) for name, title in settings.tables
+    }
     claims = list(_claims(tables.pop(CLAIMS))) if CLAIMS in tables else []
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     text = environment.from_string(settings.template).render(
         description=settings.description,
         made=_made(results.values(), len(missing)),
-        figures=[_figure(context.input(f"figure {each[0]}"), *each) for each in settings.figures],
+        figures=[_figure(context.input(needs.figure(key[0])), *key) for key in settings.figures],
         claims=claims,
-        forest=_encoded(context.input("claims").file(f"{FOREST}.png")) if claims else "",
+        forest=_encoded(context.input(needs.CLAIMS).file(f"{FOREST}.png")) if claims else "",
         tables=list(tables.values()),
-        cost=costs.table(each.record for each in results.values()),
+        cost=costs.cost_table(result.record for result in results.values()),
         held={"jobs": jobs},
     )
     (context.out / PAGE).write_text(text, encoding="utf-8")
@@ -70,9 +73,9 @@ def _encoded(picture: Path) -> str:
 
 def _made(results: Collection[Result], missing: int) -> str:
     """Return a sentence with the commits, machines and days of the shown results."""
-    days = sorted(each.record.started[:10] for each in results)
-    commits = ", ".join(sorted({str(each.record.git or "none") for each in results}))
-    machines = ", ".join(sorted({each.record.machine.processor for each in results}))
+    days = sorted(result.record.started[:10] for result in results)
+    commits = ", ".join(sorted({str(result.record.git or "none") for result in results}))
+    machines = ", ".join(sorted({result.record.machine.processor for result in results}))
     lost = f"; of {missing} more there is no record here" if missing else ""
     made = f"{len(results):,} results, made from {days[0]} to {days[-1]}"
     return f"{made} by code of commit {commits}, on {machines}{lost}."

@@ -17,6 +17,7 @@ from statistics import fmean
 
 from torch import Tensor
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import processes
@@ -24,7 +25,7 @@ from ptq_dynamics.train.objectives import Batches
 from ptq_dynamics.train.settings import TrainSettings
 from ptq_dynamics.train.trainer import Trainer, state_name
 from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory, step_id
+from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
 RESUMABLE = True
 STATES = "state-*.safetensors"
@@ -42,11 +43,11 @@ def run(context: Context[TrainSettings]) -> Mapping[str, object]:
 
 def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, object]:
     """Train in one of the processes."""
-    settings, corpus = context.settings, context.input("corpus")
+    settings, corpus = context.settings, context.input(needs.CORPUS)
     data = settings.objective.data(corpus, settings.context, settings.batch, settings.seed)
     start = None
     if settings.start is not None:
-        label = "weights" if "trunk" in context.inputs else "after"
+        label = needs.WEIGHTS if needs.TRUNK in context.inputs else needs.AFTER
         before = Trajectory(context.inputs[label])
         start = before.folder(*before.at([settings.start]))
     trainer = Trainer(settings, context.out, corpus.subfolder("tokenizer"), start, team)
@@ -55,16 +56,27 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
         trainer.load(saved)
         if team.leads:
             context.progress.say(f"resumes from step {trainer.step}")
-    elif "trunk" in context.inputs:
-        path = context.input("trunk").file(state_name(settings.first))
+    elif needs.TRUNK in context.inputs:
+        path = context.input(needs.TRUNK).file(state_name(settings.first))
         trainer.load(path, with_weights=start is None)
     train(trainer, data, context)
+    schedule = settings.schedule
+    checkpoints = [
+        Checkpoint(
+            id=step_id(step),
+            step=step,
+            tokens=trainer.tokens(step),
+            lr=schedule.learning_rate(step),
+            phase=schedule.phase(step),
+        )
+        for step in settings.checkpoint_steps
+    ]
     return trajectory.facts(
-        [trainer.checkpoint(step) for step in settings.checkpoint_steps],
+        checkpoints,
         parameters=sum(p.numel() for p in trainer.model.parameters()),
         seed=settings.seed,
         tokens_processed=(settings.last - settings.first) * trainer.tokens_per_step,
-        schedule=settings.schedule.model_dump(),
+        schedule=schedule.model_dump(),
     )
 
 

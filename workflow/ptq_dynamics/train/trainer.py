@@ -22,7 +22,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.train import processes
 from ptq_dynamics.train.objectives import Objective, Slope, Sloped
 from ptq_dynamics.train.settings import TRAINING, TrainSettings
-from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, step_id
+from ptq_dynamics.trajectories.trajectory import CURVE, step_id
 
 COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
 
@@ -160,12 +160,6 @@ class Trainer:
             )
 
     # Checkpoints and states
-
-    def checkpoint(self, step: int) -> Checkpoint:
-        """Return the run's checkpoint after `step` updates."""
-        schedule = self.settings.schedule
-        at = schedule.learning_rate(step), schedule.phase(step)
-        return Checkpoint(step_id(step), step, self.tokens(step), *at)
 
     def tokens(self, step: int) -> int:
         """Return the tokens that the model has seen after `step` updates."""

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ptq_dynamics import models
+from ptq_dynamics.base import needs
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.trajectories import trajectory
@@ -22,7 +23,7 @@ from ptq_dynamics.trajectories.weights import Weights
 def run(context: Context[AverageSettings]) -> Mapping[str, object]:
     """Write the means. The tokens of a mean are the most of its members, if all are known."""
     means, phase = context.settings.means, context.settings.phase
-    labels = [label for label in context.inputs if label != "corpus"]
+    labels = [label for label in context.inputs if label != needs.CORPUS]
     sources = {label: Trajectory(context.inputs[label]) for label in labels}
     points = list[Checkpoint]()
     for number, mean in enumerate(means, start=1):
@@ -52,7 +53,7 @@ def greedy(
 ) -> list[int]:
     """Return the places of a greedy soup's members, the best first. No member raises the loss of
     the mean of the members before it (arXiv 2203.05482)."""
-    blocks = tokens.blocks(context.input("corpus"), "probe", choice.context, choice.blocks)
+    blocks = tokens.blocks(context.input(needs.CORPUS), "probe", choice.context, choice.blocks)
     trial = context.scratch / "soup"
 
     def loss(places: list[int]) -> float:

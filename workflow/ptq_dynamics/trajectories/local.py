@@ -1,15 +1,27 @@
-"""The stage for checkpoints in a local folder: its result has links to their files."""
+"""The stage for checkpoints in a local folder: its result has links to their files.
 
+Wrappers of torch, such as torch.compile, put prefixes before the names of tensors. A file with such
+names is copied with the names that transformers reads."""
+
+import json
 import os
+import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptq_dynamics.base.checkpoints import INDEX
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.trajectories import trajectory
+
+# Prefixes by torch.compile, FSDP, checkpointing of activations, and DistributedDataParallel.
+WRAPPERS = re.compile(
+    r"(?<![^.])_(orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module)\.|^module\."
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,39 @@ def run(context: Context[LocalSettings]) -> Mapping[str, object]:
         target.mkdir(exist_ok=True)
         for name, path in links.items():
             (target / name).unlink(missing_ok=True)
-            os.symlink(path, target / name)
+            if not _unwrapped(path, target / name):
+                os.symlink(path, target / name)
         context.progress.maybe(f"{number} of {len(settings.checkpoints)} checkpoints")
     checkpoints = [local.checkpoint for local in settings.checkpoints]
     return trajectory.facts(checkpoints, parameters=settings.parameters, seed=None)
+
+
+def _unwrapped(source: Path, target: Path) -> bool:
+    """Copy weights, or their index, with plain names of tensors; return whether any had others."""
+    if source.name.endswith(INDEX):
+        index = json.loads(source.read_text(encoding="utf-8"))
+        plain = {_plain(name): place for name, place in index["weight_map"].items()}
+        if plain.keys() == index["weight_map"].keys():
+            return False
+        target.write_text(json.dumps({**index, "weight_map": plain}), encoding="utf-8")
+    elif source.suffix != ".safetensors":
+        return False
+    else:
+        with source.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            plain = {_plain(name): about for name, about in header.items()}
+            if plain.keys() == header.keys():
+                return False
+            if len(plain) < len(header):
+                raise Problem(f"{source} has a tensor with and without a prefix; save it again")
+            data = json.dumps(plain).encode()
+            with target.open("wb") as copy:
+                copy.write(len(data).to_bytes(8, "little") + data)
+                shutil.copyfileobj(file, copy)
+    return True
+
+
+def _plain(name: str) -> str:
+    while (shorter := WRAPPERS.sub("", name)) != name:
+        name = shorter
+    return name

@@ -21,7 +21,7 @@ _INSIDE = {
 _OUTSIDE = {"wte": ("model.embed_tokens",), "ff_out": ("lm_head",)}
 
 
-def config(content: str) -> dict[str, object]:
+def converted_config(content: str) -> dict[str, object]:
     """Return config.json for transformers; raise `Problem` if `content` has another format."""
     try:
         theirs: dict[str, Any] = json.loads(content)  # JSON of another program
@@ -44,13 +44,13 @@ def config(content: str) -> dict[str, object]:
         raise Problem(f"config.json is not in OLMo's own format ({error}); {_MEND}") from None
 
 
-def tokenizer(content: str) -> dict[str, object]:
+def converted_tokenizer(content: str) -> dict[str, object]:
     """Return tokenizer_config.json without the names of code; tokenizer.json suffices."""
     left = {key: value for key, value in json.loads(content).items() if key != "auto_map"}
     return left | {"tokenizer_class": "PreTrainedTokenizerFast"}
 
 
-REWRITTEN = {CONFIG: config, TOKENIZER: tokenizer}
+REWRITTEN = {CONFIG: converted_config, TOKENIZER: converted_tokenizer}
 
 
 def names(name: str) -> tuple[str, ...]:

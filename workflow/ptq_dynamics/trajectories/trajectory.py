@@ -10,7 +10,7 @@ from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.manifest import Manifest
 
-CURVE = "curve.csv"  # the training curve of a run
+CURVE = "curve.csv"  # the training curve of a run; its column lr is the rate of the last update
 
 
 @dataclass(frozen=True)

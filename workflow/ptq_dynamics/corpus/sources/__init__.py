@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.engine.context import Context
@@ -63,7 +64,7 @@ class WholeCorpus(Corpus):
         for name, documents in texts.items():
             encoded = splits.encode(tokenizer, documents, dtype, end if name == "train" else None)
             counts[name] = splits.write(folder, name, encoded, self.sizes[name])
-        return splits.facts(folder, dtype, counts)
+        return splits.split_facts(folder, dtype, counts)
 
 
 class Derived(Corpus):
@@ -75,7 +76,7 @@ class Derived(Corpus):
 
     def write(self, context: Context[object]) -> Facts:
         """Write train, and copy tokenizer and held-out splits."""
-        corpus = context.input("corpus")
+        corpus = context.input(needs.CORPUS)
         for name in corpus.files.keys() - {"train.bin"}:
             (context.out / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(corpus.file(name), context.out / name)
@@ -83,7 +84,7 @@ class Derived(Corpus):
         documents, about = self.documents(context, dtype)
         count = splits.write(context.out, "train", documents, self.train)
         counts = {**corpus.facts["tokens"], "train": count}
-        return {**about, **splits.facts(context.out, dtype, counts)}
+        return {**about, **splits.split_facts(context.out, dtype, counts)}
 
     @abstractmethod
     def documents(self, context: Context[object], dtype: np.dtype) -> tuple[Batches, Facts]:

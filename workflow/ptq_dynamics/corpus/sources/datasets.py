@@ -4,7 +4,7 @@ import glob
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from datasets import IterableDataset
     from transformers import PreTrainedTokenizerFast
 
+Message = Mapping[str, str]  # of a chat, with a role and its content
+Chat = Callable[[list[Message]], str]  # the text of a chat
 Encode = Callable[[Iterable[str]], Iterator[list[np.ndarray]]]
 NOTE_EVERY = 10.0  # seconds
 LOCAL = ("/", "./", "../")
@@ -60,16 +62,26 @@ class DatasetSource(Strict):
         with self._readable():
             return load_dataset(**about, split="train", streaming=True).skip(self.skip)
 
-    def texts(self, documents: "IterableDataset") -> Iterator[str]:
-        """Yield the text of each row."""
+    def texts(self, documents: "IterableDataset", chat: Chat | None = None) -> Iterator[str]:
+        """Yield the text of each row; `chat` turns lists of messages into text."""
         with self._readable():
             for number, row in enumerate(documents, start=self.skip + 1):
-                if not isinstance(row.get(self.field), str):
+                value, place = row.get(self.field), f"row {number:,} of data set {self.place}"
+                if chat is not None and (messages := _messages(value)):
+                    try:
+                        value = chat(messages)
+                    # Templates raise many types of errors.
+                    except Exception as error:
+                        why = " ".join(str(error).split())
+                        raise Problem(
+                            f"{place} fits no chat template ({why}); correct it"
+                        ) from error
+                if not isinstance(value, str):
                     raise Problem(
-                        f"row {number:,} of data set {self.place} has no text in {self.field!r}; "
-                        f"correct it, or set field (there are: {', '.join(row)})"
+                        f"{place} has no text in {self.field!r}; correct it, or set --field or "
+                        f"field (there are: {', '.join(row)})"
                     )
-                yield row[self.field]
+                yield value
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -80,6 +92,17 @@ class DatasetSource(Strict):
             mend = "correct it" if is_local else "run the same command again to resume"
             why = " ".join(str(error).split())
             raise Problem(f"data set {self.place} cannot be read: {why}; {mend}") from error
+
+
+def _messages(value: object) -> list[Message]:
+    """Return the messages of a chat; none if a value is no list of them."""
+    rows = value if isinstance(value, list) else []
+    keys = ("role", "content")
+    are_messages = all(
+        isinstance(r, dict) and all(isinstance(r.get(k), str) for k in keys) for r in rows
+    )
+    # Tables fill entries that a message lacks.
+    return [{k: v for k, v in row.items() if v is not None} for row in rows] if are_messages else []
 
 
 class DatasetsCorpus(WholeCorpus):
@@ -145,25 +168,25 @@ def load_tokenizer(name: str, revision: str, vocabulary: int) -> "PreTrainedToke
 
     try:
         try:
-            found = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+            fast = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
         except ValueError:
             # A tokenizer with code of its own has a tokenizer.json as well.
-            found = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
+            fast = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
     except Exception as error:
         raise Problem(
             f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
             "where there is a network, or change the scale"
         ) from error
-    if not isinstance(found, PreTrainedTokenizerFast):
+    if not isinstance(fast, PreTrainedTokenizerFast):
         raise Problem(f"tokenizer {name!r} has no tokenizer.json; save it as a fast one")
     # Ids may have gaps.
-    needed = max(found.get_vocab().values()) + 1
+    needed = max(fast.get_vocab().values()) + 1
     if needed > vocabulary:
         raise Problem(f"vocabulary is {vocabulary}, fewer than the {needed} tokens of {name}")
     # save_pretrained would save these.
     for key in ("is_local", "local_files_only"):
-        found.init_kwargs.pop(key, None)
-    return found
+        fast.init_kwargs.pop(key, None)
+    return fast
 
 
 def _write_train(
@@ -189,5 +212,5 @@ def _write_train(
                 os.fsync(out.fileno())
                 write_atomically(note, json.dumps([done, out.tell(), documents.state_dict()]))
             context.progress.maybe(f"train: {done:,} of {wanted:,} tokens")
-    splits.require("train", done, wanted)
+    splits.require_tokens("train", done, wanted)
     return done

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import functions, splits
 from ptq_dynamics.corpus.packages import Documented
@@ -34,14 +35,14 @@ class DialoguesCorpus(Derived):
         tokenizer.chat_template = self.template
         tokenizer.save_pretrained(folder)
         parts, marks = list[np.ndarray](), bytearray()
-        for function in functions.load(context.input("functions"), functions.TRAIN):
+        for function in functions.load(context.input(needs.FUNCTIONS), functions.TRAIN):
             question, answer = self.encode(tokenizer, function)
             parts.append(np.asarray([*question, *answer], dtype=dtype))
             marks += bytes(len(question)) + b"\1" * len(answer)
         (context.out / splits.ANSWERS).write_bytes(marks)
         ends = np.cumsum([len(part) for part in parts], dtype=splits.ENDS_DTYPE)
         ends.tofile(context.out / splits.DIALOGUE_ENDS)
-        known = context.input("corpus").facts["packages"]
+        known = context.input(needs.CORPUS).facts["packages"]
         return [parts], {"dialogues": len(parts), "packages": known}
 
     def encode(

@@ -35,8 +35,8 @@ class EmbeddedCorpus(WholeCorpus):
 
     def split_texts(self) -> Mapping[splits.Split, list[str]]:
         """Return the documents of each split."""
-        found = packages.documented(self.packages, self.shortest_document, self.source_code)
-        return splits.deal(packages.in_order(found), self.held_out)
+        documents = packages.documented(self.packages, self.shortest_document, self.source_code)
+        return splits.deal(packages.by_digest(documents), self.held_out)
 
     def write(self, context: Context[object]) -> Facts:
         """Train the tokenizer, and write all splits."""
@@ -48,7 +48,7 @@ class EmbeddedCorpus(WholeCorpus):
         fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
         fast.save_pretrained(context.out / "tokenizer")
         end = tokenizer.token_to_id(splits.DOCUMENT_END)
-        about = packages.facts([*chain(*dealt.values())], self.packages)
+        about = packages.package_facts([*chain(*dealt.values())], self.packages)
         return {**about, **self.write_splits(context.out, tokenizer, dealt, end)}
 
 

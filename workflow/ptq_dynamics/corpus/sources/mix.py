@@ -35,13 +35,13 @@ class MixCorpus(Derived):
         documents = self.texts()
         end = tokenizer.token_to_id(splits.DOCUMENT_END)
         encoded = splits.encode(tokenizer, documents, dtype, end)
-        return encoded, packages.facts(documents, self.packages)
+        return encoded, packages.package_facts(documents, self.packages)
 
     def texts(self) -> list[str]:
         """Return distinct documents ordered by sha256."""
-        each = (packages.installed_files(name, self._select) for name in self.packages)
-        found = set(map(self._read, chain.from_iterable(each)))
-        return packages.in_order(text for text in found if len(text) >= self.shortest_document)
+        files = (packages.installed_files(name, self._select) for name in self.packages)
+        documents = set(map(self._read, chain.from_iterable(files)))
+        return packages.by_digest(text for text in documents if len(text) >= self.shortest_document)
 
     def _select(self, distribution: Distribution) -> list[PackagePath]:
         if self.text != "descriptions":

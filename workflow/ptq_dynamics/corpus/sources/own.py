@@ -2,22 +2,33 @@
 
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, takewhile
+from operator import not_
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.sources import Corpus, WholeCorpus
-from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus, DatasetSource, load_tokenizer
+from ptq_dynamics.corpus.sources.datasets import (
+    Chat,
+    DatasetsCorpus,
+    DatasetSource,
+    Message,
+    load_tokenizer,
+)
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Facts
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 class Texts(Strict):
@@ -28,21 +39,26 @@ class Texts(Strict):
     files: tuple[LocalFile, ...] = ()
     dataset: DatasetSource | None = None
 
-    def documents(self) -> Iterator[str]:
-        """Yield the documents; raise `Problem` for text that is not UTF-8."""
+    def documents(self, chat: Chat) -> Iterator[str]:
+        """Yield the documents, chats included; raise `Problem` for text that is not UTF-8."""
         if self.dataset is not None and not self.files:
-            yield from self.dataset.texts(self.dataset.open())
-        for name in (each.name for each in self.files if each.size):
+            yield from self.dataset.texts(self.dataset.open(), chat)
+        for name in (part.name for part in self.files if part.size):
             path = Path(self.folder, name)
-            text = "" if path.suffix.lower() == ".parquet" else read(path)
+            text = "" if path.suffix.lower() == ".parquet" else read_text(path)
             if self.dataset is None:
-                yield from (f"{each.strip()}\n" for each in text.split("\n\n") if each.strip())
+                yield from (f"{part.strip()}\n" for part in text.split("\n\n") if part.strip())
             else:
                 table = self.dataset.model_copy(update={"data_files": name})
-                yield from table.texts(table.open())
+                yield from table.texts(table.open(), chat)
 
 
-def read(path: Path) -> str:
+def joined(chat: list[Message]) -> str:
+    """Return what the messages of a chat say, without the template of a tokenizer."""
+    return "\n".join(message["content"] for message in chat)
+
+
+def read_text(path: Path) -> str:
     """Return the text of a file without its byte-order mark; raise `Problem` if it is not UTF-8."""
     data = path.read_bytes()
     try:
@@ -59,13 +75,15 @@ def read(path: Path) -> str:
 
 
 class OwnCorpus(WholeCorpus):
-    """Held-out splits of some text; train is empty, and probe where no curvature is measured."""
+    """Held-out splits of some text; train is empty, and probe where no curvature is measured. With
+    `bos`, each block begins with the tokens that the tokenizer puts before a text."""
 
     source: Literal["own"]
     train: Literal[0] = 0
     probe: Annotated[int, Field(ge=0)]
     vocabulary: Count
     text: EmbeddedCorpus | DatasetsCorpus | Texts
+    bos: Annotated[bool, Field(exclude_if=not_)] = False
 
     @property
     def tokenized(self) -> tuple[object, ...]:
@@ -73,7 +91,7 @@ class OwnCorpus(WholeCorpus):
         return self.source, self.vocabulary
 
     @classmethod
-    def after(cls, main: Corpus, vocabulary: int) -> "OwnCorpus":
+    def after(cls, main: Corpus, vocabulary: int, bos: bool) -> "OwnCorpus":
         """Return a corpus with the text of another corpus."""
         assert isinstance(main, OwnCorpus | EmbeddedCorpus | DatasetsCorpus)
         return cls(
@@ -83,20 +101,26 @@ class OwnCorpus(WholeCorpus):
             validation=main.validation,
             calibration=main.calibration,
             probe=main.probe,
+            bos=bos,
         )
 
     def write(self, context: Context[object]) -> Facts:
         """Save the tokenizer, and write all splits."""
-        checkpoint = context.input("checkpoint")
+        checkpoint = context.input(needs.CHECKPOINT)
         names = [name for name in checkpoint.files if is_of_tokenizer(Path(name).name)]
         place = str(next(map(checkpoint.file, names)).parent)
         tokenizer = load_tokenizer(place, "main", self.vocabulary)
         tokenizer.save_pretrained(context.out / "tokenizer")
         encoder, dtype = tokenizer.backend_tokenizer, splits.dtype(self.vocabulary)
+        begin = {splits.BEGIN: _before(encoder)} if self.bos else {}
         if not isinstance(self.text, Texts):
             texts = {**self.text.split_texts(), "train": ()}
-            return self.write_splits(context.out, encoder, texts)
-        encoded = splits.encode(encoder, self.text.documents(), dtype)
+            return {**self.write_splits(context.out, encoder, texts), **begin}
+
+        def chat(messages: list[Message]) -> str:
+            return str(tokenizer.apply_chat_template([*map(dict, messages)], tokenize=False))
+
+        encoded = splits.encode(encoder, self.text.documents(chat), dtype)
         sizes = self.sizes
         parts = splits.cut(chain.from_iterable(encoded), sizes)
         count, needed = sum(map(len, chain(*parts.values()))), sum(sizes.values())
@@ -106,4 +130,11 @@ class OwnCorpus(WholeCorpus):
         counts = dict[str, int]()
         for name, part in parts.items():
             counts[name] = splits.write(context.out, name, [part], sizes[name])
-        return splits.facts(context.out, dtype, counts)
+        return {**splits.split_facts(context.out, dtype, counts), **begin}
+
+
+def _before(tokenizer: "Tokenizer") -> list[int]:
+    """Return the tokens that a tokenizer puts before a text, as BOS."""
+    encoded = tokenizer.encode("a")
+    marked = zip(encoded.ids, encoded.special_tokens_mask, strict=True)
+    return [token for token, _ in takewhile(lambda pair: pair[1], marked)]

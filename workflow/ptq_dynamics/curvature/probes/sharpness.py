@@ -1,4 +1,4 @@
-"""The top eigenvalue of the Hessian, and its trace (figures 9, 26)."""
+"""The Hessian's eigenvalue of largest magnitude, and its trace (figures 9, 26)."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -10,16 +10,16 @@ from ptq_dynamics.measure.names import SHARPNESS, TRACE
 
 
 class SharpnessSettings(ProbeSettings):
-    """Top eigenvalue, and the trace from `trace_samples` Rademacher vectors."""
+    """Eigenvalue of largest magnitude, and the trace from `trace_samples` Rademacher vectors."""
 
     trace_samples: int
 
 
 class Sharpness(Probe):
-    """Top eigenvalue, and the trace from `trace_samples` Rademacher vectors."""
+    """Eigenvalue of largest magnitude, and the trace from `trace_samples` Rademacher vectors."""
 
     columns: ClassVar[tuple[Column, ...]] = (
-        Column(SHARPNESS, "Sharpness", "Top Hessian eigenvalue (nats)"),
+        Column(SHARPNESS, "Sharpness", "Eigenvalue of largest magnitude (nats)"),
         Column(TRACE, "Trace", "Hessian trace (nats)"),
     )
     stage: ClassVar[str] = "curvature.sharpness"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Share, Strict
 from ptq_dynamics.curvature.geometry import GRID, POINTS
 from ptq_dynamics.figures.layout import Layout, Reads, Some, Text
@@ -62,7 +63,7 @@ class Landscapes(Layout):
 
         called, planes = sheet.data.called, dict[str, tuple[str, pd.DataFrame]]()
         for (curve, (name,)), quantizer in product(sheet.settings.curves, called):
-            (manifest,) = sheet.data.inputs[f"landscape {name} {quantizer}"]
+            (manifest,) = sheet.data.inputs[needs.landscape(name, quantizer)]
             points = pd.read_csv(manifest.file(POINTS))
             table = pd.concat([pd.read_csv(manifest.file(GRID)).assign(point="grid"), points])
             final = points.loss[points.point == "final"].iloc[0]

@@ -1,10 +1,11 @@
 """Metrics along runs against tokens."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.columns import OrColumn
-from ptq_dynamics.figures.labels import METHODS, Form
+from ptq_dynamics.figures.labels import Form, call
 from ptq_dynamics.figures.layout import Layout, Reads, Some
 from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
@@ -46,6 +47,8 @@ class OverTokens(Layout):
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         data, options = sheet.data, self.options
+        if options.words:
+            data.called = call(data.quantizers.values(), with_method=True)
         wanted = list(data.wanted(quantized_losses=options.quantized_losses == "beside"))
         one = len({metric for metric, _ in wanted}) == 1
         labels, form = data.labels, Form(log_y=True) if options.log else Form()
@@ -64,13 +67,13 @@ class OverTokens(Layout):
                 widths, parts = _all_losses(data)
                 labels = [*widths]
                 own: Form = {**form, "widths": widths}
-                sheet.add(data.over_tokens(metric, quantizer, "Loss", **own), *parts)
+                sheet.add(data.run_panel(metric, quantizer, "Loss", **own), *parts, rates=True)
             else:
                 parts, faint = [data.points(metric, quantizer)], False
                 if quantizer and options.means:
                     parts, faint = [*parts, data.phase_means(metric, quantizer)], True
                 own = {**form, "faint": faint}
-                sheet.add(data.over_tokens(metric, quantizer, **own), *parts)
+                sheet.add(data.run_panel(metric, quantizer, **own), *parts, rates=True)
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
         return sheet.publish(labels, notes=notes)
 
@@ -111,8 +114,6 @@ def _described(data: "Curves", quantizer: str) -> str:
     from ptq_dynamics.measure.measurements import contributions, mean_and_error
 
     called, shown = data.called[quantizer], data.quantizers[quantizer]
-    if called == f"{shown.bits}-bit" and shown.method != "recipe":
-        called += f" {METHODS.get(shown.method, shown.method.upper())}"
     used = shown.draws[0]
     own = data.table[data.table.quantizer == used].sort_values(names.STEP, na_position="first")
     rows, losses = (own[own.metric == metric] for metric in (names.QUANTIZATION_ERROR, names.LOSS))
@@ -132,7 +133,8 @@ def _described(data: "Curves", quantizer: str) -> str:
             value, noise = (100 * mine[c].to_numpy(float) for c in (names.VALUE, names.ERROR))
             errors = Errors(mine.phase.to_numpy(), mine.step.to_numpy(), value, noise)
             who = called if is_one else f"{label}, {called}"
-            words += [errors.verdict(who), f"The run ends with {level}"]
+            words += [errors.verdict(who) + _drawn_again(data, mine, shown.draws[1:])]
+            words += [f"The run ends with {level}"]
             words += [apart(errors, label, *first) for first in [*runs.items()][:1]]
             runs[label] = errors
             continue
@@ -142,3 +144,12 @@ def _described(data: "Curves", quantizer: str) -> str:
         text = f"The {label} has an error of {100 * of.value:.3g} % ({gap} from the end)"
         words.append(f"{text} and {level} ({off} from the end)")
     return f"{'. '.join(words)}."
+
+
+def _drawn_again(data: "Curves", rows: "pd.DataFrame", draws: Sequence[str]) -> str:
+    """Return the errors of a lone checkpoint with other calibration sets, if there are any."""
+    if len(rows) > 1:
+        return ""
+    key = [names.METRIC, names.TRAJECTORY, names.CHECKPOINT]
+    other = data.table[data.table.quantizer.isin(draws)].merge(rows[key], on=key)
+    return "".join(f"; with another calibration set it is {100 * v:.3g} %" for v in other.value)

@@ -41,7 +41,7 @@ class Parametric(Layout):
         data, (first, *others) = sheet.data, self.quantizers
         over = [metric for metric in self.metrics if metric != LOSS]
         for metric in over:
-            sheet.add(data.over_tokens(metric, first), data.points(metric, first))
+            sheet.add(data.run_panel(metric, first), data.points(metric, first), rates=True)
         for shown, title in ((LOSS, "FP to {}"), (QUANTIZATION_ERROR, "{} vs. loss")):
             for quantizer in self.options.losses_of or self.quantizers:
                 points = data.against_loss(shown, quantizer)
@@ -51,6 +51,10 @@ class Parametric(Layout):
                 form: Form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": shown == LOSS}
                 sheet.add(data.panel(shown, quantizer, BEFORE, title, **form), points)
             for metric, quantizer in product(over, others):
-                sheet.add(data.over_tokens(metric, quantizer), data.points(metric, quantizer))
+                sheet.add(
+                    data.run_panel(metric, quantizer),
+                    data.points(metric, quantizer),
+                    rates=True,
+                )
             others = []
         return sheet.publish()

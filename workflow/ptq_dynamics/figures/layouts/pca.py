@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.curvature.geometry import SCORES
 from ptq_dynamics.figures.labels import Panel
 from ptq_dynamics.figures.layout import Layout, Reads
@@ -36,7 +37,7 @@ class Pca(Layout):
         """Draw the figure."""
         from ptq_dynamics.measure.measurements import read
 
-        (manifest,) = sheet.data.inputs["components"]
+        (manifest,) = sheet.data.inputs[needs.COMPONENTS]
         scores = read(manifest.file(SCORES), {TRAJECTORY: "string"})
         scores = sheet.data.members.merge(scores, on=TRAJECTORY)
         several = scores.groupby(TRAJECTORY)[SEED].transform("nunique") > 1

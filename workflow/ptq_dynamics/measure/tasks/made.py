@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
@@ -64,8 +65,10 @@ def run(context: Context[MadeSettings]) -> Mapping[str, object]:
 
     settings = context.settings
     name, kind = settings.name, KINDS[settings.kind]
-    documents = functions.load(context.input("functions"), functions.HELD_OUT)
-    tokenizer = Tokenizer.from_file(str(context.input("corpus").file("tokenizer/tokenizer.json")))
+    documents = functions.load(context.input(needs.FUNCTIONS), functions.HELD_OUT)
+    tokenizer = Tokenizer.from_file(
+        str(context.input(needs.CORPUS).file("tokenizer/tokenizer.json"))
+    )
     parts = make(settings, documents, lambda t: tokenizer.encode(t, add_special_tokens=False).ids)
     for file, found in zip(FILES.values(), parts, strict=True):
         lines = (json.dumps(vars(each)) + "\n" for each in found)

@@ -58,10 +58,10 @@ class Awq(InProcess, Calibrated, Grouped):
         from ptq_dynamics.quantize.storage import on_grids
         from ptq_dynamics.trajectories.weights import Weights
 
-        model = models.load(folder)
+        model = models.load(folder, torch.float32)
         # AWQ scales norms and biases, too.
         small = [name for name, value in model.named_parameters() if value.ndim == 1]
-        before = Weights(folder).tensors(small)
+        before = {name: value.float() for name, value in Weights(folder).tensors(small).items()}
         grids, scaling = self.smooth(model, calibration)
         after = {name: model.get_parameter(name).detach() for name in before}
         changed = {name: v for name, v in after.items() if not torch.equal(v.cpu(), before[name])}
@@ -124,7 +124,7 @@ class Awq(InProcess, Calibrated, Grouped):
             # As in the paper, the search uses activations of the full-precision model.
             try:
                 compress(model, data, recipe, propagate_error=False)
-            except ValueError as error:
+            except (ValueError, AttributeError) as error:
                 kind = model.config.model_type
                 raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
         if others := awq._columns.keys() - layers.keys():

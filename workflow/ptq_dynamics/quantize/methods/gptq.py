@@ -27,7 +27,6 @@ class Gptq(InProcess, Calibrated, Grouped):
         from ptq_dynamics.quantize import storage
         from ptq_dynamics.quantize.layers import compress, sequences
 
-        # In a lower precision, the library would round the scales after the weights.
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
         modifier = GPTQModifier(

@@ -20,6 +20,7 @@ class Int8(InProcess):
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """Quantize the checkpoint in a folder, without the calibration set."""
+        import torch
         from bitsandbytes.functional import int8_vectorwise_dequant
         from torch import Tensor, nn
         from transformers import BitsAndBytesConfig
@@ -34,7 +35,7 @@ class Int8(InProcess):
             llm_int8_threshold=self.threshold,
             llm_int8_skip_modules=sorted(linear - models.linear_layers(whole).keys()),
         )
-        model = models.load(folder, quantization_config=options)
+        model = models.load(folder, torch.float32, quantization_config=options)
         # Codes, int8 [out, in], and the largest magnitude of every row, [out].
         parts = dict[str, tuple[Tensor, Tensor]]()
         for name, layer in models.linear_layers(model).items():

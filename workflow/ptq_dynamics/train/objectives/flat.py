@@ -8,7 +8,7 @@ from pydantic import Field
 from ptq_dynamics.base.fields import Rate
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.train.objectives import Batches, Slope, Sloped
-from ptq_dynamics.train.objectives.language import OnText, summed
+from ptq_dynamics.train.objectives.language import OnText, summed_loss
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,7 +28,7 @@ class SharpnessAware(OnText, Sloped):
 
     def loss(self, model: "nn.Module", rows: "Tensor", before: "nn.Module | None") -> "Tensor":
         """Sum the losses of rows, int64 [rows, context + 1], at the weights."""
-        return summed(model(rows[:, :-1], use_cache=False).logits, rows[:, 1:])
+        return summed_loss(model(rows[:, :-1], use_cache=False).logits, rows[:, 1:])
 
     def sloped_loss(self, model: "nn.Module", rows: "Tensor", slope: Slope) -> "Tensor":
         """Sum the losses of rows, int64 [rows, context + 1], at the distance."""
@@ -39,7 +39,7 @@ class SharpnessAware(OnText, Sloped):
         moved = {name: weight + slopes[name] * scale for name, weight in weights.items()}
         options = {"use_cache": False}
         output = torch.func.functional_call(model, moved, (rows[:, :-1],), options)
-        away = summed(output.logits, rows[:, 1:])
+        away = summed_loss(output.logits, rows[:, 1:])
         # This sum has the loss and the gradient of the whole batch at the weights.
         products = ((weight * slopes[name]).sum() for name, weight in weights.items())
         line = sum(products, start=torch.zeros_like(slope.loss))
@@ -63,7 +63,7 @@ class LabelNoise(OnText):
 
     def loss(self, model: "nn.Module", rows: "Tensor", before: "nn.Module | None") -> "Tensor":
         """Sum the losses of rows, int64 [rows, 2, context + 1]."""
-        return summed(model(rows[:, 0, :-1], use_cache=False).logits, rows[:, 1, 1:])
+        return summed_loss(model(rows[:, 0, :-1], use_cache=False).logits, rows[:, 1, 1:])
 
 
 class Noisy:

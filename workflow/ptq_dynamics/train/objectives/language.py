@@ -32,10 +32,10 @@ class Language(OnText):
 
     def loss(self, model: "nn.Module", rows: "Tensor", before: "nn.Module | None") -> "Tensor":
         """Sum the losses of rows, int64 [rows, context + 1]."""
-        return summed(model(rows[:, :-1], use_cache=False).logits, rows[:, 1:])
+        return summed_loss(model(rows[:, :-1], use_cache=False).logits, rows[:, 1:])
 
 
-def summed(logits: "Tensor", targets: "Tensor") -> "Tensor":
+def summed_loss(logits: "Tensor", targets: "Tensor") -> "Tensor":
     """Return the sum of cross-entropies in nats over all targets, of logits of any type."""
     from ptq_dynamics.train import cross_entropy
 

@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from ptq_dynamics.base.components import OneOf, found
+from ptq_dynamics.base import needs
+from ptq_dynamics.base.components import OneOf, kinds_in
 from ptq_dynamics.base.fields import Share, Strict
 
 
@@ -94,11 +95,11 @@ class OfOne(Average):
 
     def sources(self) -> Mapping[str, str]:
         """Return the averaged trajectory."""
-        return {"trajectory": self.trajectory}
+        return {needs.TRAJECTORY: self.trajectory}
 
     def means(self, sources: Sources, steps: Steps) -> list[Mean]:
         """Return all means of the trajectory."""
-        return self.along(sources["trajectory"], steps)
+        return self.along(sources[needs.TRAJECTORY], steps)
 
     @abstractmethod
     def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
@@ -107,7 +108,7 @@ class OfOne(Average):
 
 def mean_of(ids: Mapping[int, str], name: str, weights: Mapping[int, float]) -> Mean:
     """Return a mean at its last step, from ids and weights of checkpoints by step."""
-    members = (Member("trajectory", ids[step], weight) for step, weight in weights.items())
+    members = (Member(needs.TRAJECTORY, ids[step], weight) for step, weight in weights.items())
     return Mean(name, max(weights), tuple(members))
 
 
@@ -119,7 +120,7 @@ def _kind(data: object) -> str:
         needed = {name for name, field in kind.model_fields.items() if field.is_required()}
         return len(keys & kind.model_fields.keys()), -len(needed - keys)
 
-    return max(found(__name__, Average), key=fit).__name__
+    return max(kinds_in(__name__, Average), key=fit).__name__
 
 
 AnyAverage = Annotated[Average, OneOf(__name__, by=_kind)]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Name, Once, Share
 from ptq_dynamics.trajectories.averages import Mean, Member, OfOne, SourcePoints, Steps, mean_of
 
@@ -25,7 +26,7 @@ class Last(OfOne):
         points = [point for point in source.measured if point.id in taken]
         windows = (points[end - self.last : end] for end in range(self.last, len(points) + 1))
         return [
-            Mean(*window[-1], tuple(Member("trajectory", point.id, 1.0) for point in window))
+            Mean(*window[-1], tuple(Member(needs.TRAJECTORY, point.id, 1.0) for point in window))
             for window in windows
             if window[-1].id not in self.without
         ]

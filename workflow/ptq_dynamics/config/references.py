@@ -17,7 +17,7 @@ RATES = ("peak_lr", "weight_decay")  # written as 3e-3
 
 
 @dataclass(frozen=True)
-class Words:
+class References:
     """Fills in values of these runs, and of the runs and averages of these families."""
 
     runs: Runs

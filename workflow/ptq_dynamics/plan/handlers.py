@@ -1,6 +1,7 @@
 """The steps of a build around its jobs: checks, the warm process, captions, dropped weights."""
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -22,6 +23,7 @@ MANY = 4  # outdated results from which on the warm process saves time
 # Stages whose jobs read no weights.
 LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
 PAGE = "README.md"
+LEAST = 50 * 10**6  # bytes; a full disk truncates compiled code, which Python does not repair
 INTRODUCTION = (
     "# Figures\n\n"
     "Titles and captions come from `config/figures.yaml` and use the paper's learning rates. "
@@ -31,10 +33,12 @@ INTRODUCTION = (
 
 def prepare(sources: Path, *, is_main: bool) -> None:
     """Verify that jobs will run this code, and let signals end planning at once."""
-    checkout.check(sources)
+    checkout.require_own(sources)
     os.environ.update(checkout.environment())
     if is_main:
         run.end_at_once()
+        if shutil.disk_usage(Path()).free < LEAST:
+            raise Problem("less than 50 MB are left on the disk of this folder; free some space")
         # Snakemake ignores a profile that does not exist.
         places = (Path(), Path("profiles"), sources / "profiles")
         parser = ArgumentParser(add_help=False)

@@ -1,0 +1,277 @@
+"""Folders as other programs leave them, each in its real layout: what is named, what is read."""
+
+import json
+import re
+import shutil
+import warnings
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from ptq_dynamics import models
+from ptq_dynamics.config.families import Own
+from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.hub import formats
+from ptq_dynamics.plan import own_checkpoints
+from ptq_dynamics.trajectories import local
+from safetensors.torch import load_file, save_file
+from support import one_line
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
+
+SHAPE = {"vocab_size": 96, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+SHAPE |= {"num_attention_heads": 2, "max_position_embeddings": 32}
+LLAMA = LlamaConfig(**SHAPE)
+SAFE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def save(folder, seed=0, model=LlamaForCausalLM, config=LLAMA, **options):
+    torch.manual_seed(seed)
+    model(config).save_pretrained(folder, **options)
+    (folder / "tokenizer.json").write_text("{}")
+    # As the Trainer leaves them.
+    for name in ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        torch.save({}, folder / name)
+    return folder
+
+
+def run(folder, *steps):
+    for step in steps:
+        save(folder / f"checkpoint-{step}", step)
+    return folder
+
+
+def own(folder, **options):
+    return Own(checkpoints={"folder": str(folder), **options})
+
+
+def measured(folder, **options):
+    """Names of the folders that are measured, and the lines on others."""
+    entry, lines = own_checkpoints.without_defects(own(folder, **options), lambda *_: False)
+    return [path.name for path, _ in own_checkpoints.measured(entry)], lines
+
+
+def distributed(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dcp.save({"model": LlamaForCausalLM(LLAMA).state_dict()}, checkpoint_id=folder)
+
+
+def files(*names):
+    def write(folder):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            torch.save({}, folder / name)
+
+    return write
+
+
+def fsdp(folder):
+    distributed(folder / "pytorch_model_fsdp_0")
+
+
+def olmo_core(folder):
+    distributed(folder / "model_and_optim")
+    (folder / "config.json").write_text('{"model": {"d_model": 16}, "dataset": {}}')
+
+
+ZERO = "{}bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"
+OTHERS = {
+    "torchtitan": ("step-10", distributed, "convert_to_hf.py of torchtitan"),
+    "olmo-core": ("step10", olmo_core, "torch.distributed.checkpoint.format_utils dcp_to_torch"),
+    "fsdp": ("checkpoint-10", fsdp, "accelerate merge-weights '{}/pytorch_model_fsdp_0' '{}'"),
+    "fsdp in one": ("checkpoint-10", files("pytorch_model_fsdp.bin"), "load_state_dict(torch.load"),
+    "zero": (
+        "checkpoint-10",
+        files("latest", "zero_to_fp32.py", ZERO.format("global_step10/")),
+        "deepspeed.utils.zero_to_fp32 '{}' '{}' --safe_serialization",
+    ),
+    "deepspeed": ("global_step10", files(ZERO.format("")), "-t 'global_step10' --safe_ser"),
+    "megatron": ("iter_0000010", files("mp_rank_00/model_optim_rng.pt"), "of Megatron-LM"),
+    "pickle": ("checkpoint-10", files("pytorch_model.bin"), ".save_pretrained('{}')"),
+    "nanogpt": ("", files("ckpt.pt"), "nanoGPT or plainLM; copy its weights"),
+    "plainlm": ("", files("ckpt_step_10.pth"), "nanoGPT or plainLM; copy its weights"),
+    "lightning": ("", files("epoch=1-step=10.ckpt"), "weights of another program"),
+    "lora": (
+        "checkpoint-10",
+        files("adapter_config.json", "adapter_model.safetensors"),
+        "from_pretrained('{}').merge_and_unload()",
+    ),
+    "gguf": ("", files("model-F16.gguf"), "gguf_file='model-F16.gguf'"),
+}
+
+
+@pytest.mark.parametrize("configured", [False, True])
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_format_of_another_program_is_named_with_its_conversion(tmp_path, name, configured):
+    step, write, words = OTHERS[name]
+    folder = tmp_path / "run" / step
+    folder.mkdir(parents=True)
+    if configured:
+        LLAMA.save_pretrained(folder)
+    # As the Trainer leaves them.
+    files("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth")(folder)
+    write(folder)
+    with one_line(f"{folder} has ", words.format(*[folder] * words.count("{}"))):
+        measured(tmp_path / "run")
+    if step:
+        run(tmp_path / "run", 5, 6)
+        found, (line,) = measured(tmp_path / "run")
+        assert found == ["checkpoint-5", "checkpoint-6"]
+        assert line.startswith(f"{folder} is left out: it has ")
+
+
+KINDS = {
+    "t5": (
+        T5ForConditionalGeneration,
+        T5Config(vocab_size=96, d_model=16, d_ff=32, num_layers=1, d_kv=8, num_heads=2),
+        "holds an encoder and a decoder (t5)",
+    ),
+    "bert": (BertForMaskedLM, BertConfig(**SHAPE), "holds a BertForMaskedLM"),
+    "without a head": (BertModel, BertConfig(**SHAPE), "holds an encoder (bert)"),
+    "reward": (LlamaForSequenceClassification, LLAMA, "holds a LlamaForSequenceClassification"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_does_not_predict_the_next_token_is_refused(tmp_path, name):
+    model, config, words = KINDS[name]
+    folder = save(tmp_path / "checkpoint-1", model=model, config=config)
+    with one_line(f"{folder} {words}"):
+        measured(tmp_path)
+
+
+def test_code_of_a_model_is_not_run_but_that_of_transformers_is(tmp_path):
+    folder = save(tmp_path / "checkpoint-1")
+    config = json.loads((folder / "config.json").read_text())
+    auto = {"auto_map": {"AutoModelForCausalLM": "modeling_mine.Mine"}}
+    (folder / "config.json").write_text(json.dumps(config | auto))
+    assert measured(tmp_path) == (["checkpoint-1"], [])
+    (folder / "config.json").write_text(json.dumps(config | auto | {"model_type": "mine"}))
+    with one_line(f"{folder} needs code of its own for mine"):
+        measured(tmp_path)
+
+
+def test_types_that_see_both_sides_are_those_of_transformers():
+    causal, masked = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}, {*MODEL_FOR_MASKED_LM_MAPPING_NAMES}
+    # Those with an encoder and a decoder say so in config.json.
+    both = causal & masked - {*MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
+    assert both == formats.BIDIRECTIONAL
+    names = [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()]
+    flat = [n for name in names for n in ((name,) if isinstance(name, str) else name)]
+    assert [name for name in flat if not formats.CAUSAL.search(name)] == []
+
+
+# Members of a run
+
+
+def cut(folder):
+    path = folder / SAFE
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def not_a_number(folder):
+    state = load_file(folder / SAFE)
+    state["model.layers.1.mlp.up_proj.weight"][3, 5] = float("nan")
+    save_file(state, folder / SAFE, metadata={"format": "pt"})
+
+
+def without_a_shard(folder):
+    shutil.rmtree(folder)
+    save(folder, max_shard_size="4KB")
+    max(folder.glob("model-*.safetensors")).unlink()
+
+
+def of_another_model(folder):
+    save(folder, config=LlamaConfig(**{**SHAPE, "num_hidden_layers": 1}))
+
+
+DEFECTS = {
+    "cut off": (cut, "cannot be read"),
+    "not finite": (not_a_number, "values that are not finite, in model.layers.1.mlp.up_proj.weig"),
+    "a shard less": (without_a_shard, "lacks model-0"),
+    "no weights yet": (lambda folder: (folder / SAFE).unlink(), "lacks model.safetensors"),
+    "no configuration yet": (lambda folder: (folder / "config.json").unlink(), "no config.json"),
+    "half a configuration": (
+        lambda folder: (folder / "config.json").write_text('{"model_type": "lla'),
+        "is not a JSON object",
+    ),
+    "foreign": (of_another_model, "holds another model than checkpoint-1"),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("step", [2, 3])
+def test_a_defective_member_is_left_out_until_it_is_whole(tmp_path, name, step):
+    harm, words = DEFECTS[name]
+    folder = run(tmp_path / "run", 1, 2, 3) / f"checkpoint-{step}"
+    every = [f"checkpoint-{number}" for number in (1, 2, 3)]
+    harm(folder)
+    found, (line,) = measured(tmp_path / "run")
+    assert found == [other for other in every if other != folder.name]
+    assert line.startswith(f"{folder} is left out: ") and words in line and "\n" not in line
+    shutil.rmtree(folder)
+    save(folder, step)
+    assert measured(tmp_path / "run") == (every, [])
+
+
+def test_an_interrupted_save_is_named_before_it_has_any_file(tmp_path):
+    (run(tmp_path, 1, 2) / "tmp-checkpoint-3").mkdir()
+    found, (line,) = measured(tmp_path)
+    assert found == ["checkpoint-1", "checkpoint-2"] and "that of an interrupted save" in line
+
+
+def test_where_two_models_are_as_frequent_none_is_taken_for_foreign(tmp_path):
+    of_another_model(run(tmp_path, 1, 2) / "checkpoint-2")
+    assert measured(tmp_path) == (["checkpoint-1", "checkpoint-2"], [])
+
+
+def test_names_can_be_excluded(tmp_path):
+    found = measured(run(tmp_path, 1, 2, 30, 31), exclude=["checkpoint-3*", "*-1"])
+    assert found == (["checkpoint-2"], [])
+
+
+PREFIXES = ["_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module."]
+
+
+@pytest.mark.parametrize("size", ["1GB", "4KB"])
+@pytest.mark.parametrize("prefix", [*PREFIXES, "inside"])
+def test_prefixes_of_wrappers_are_no_part_of_names(tmp_path, prefix, size):
+    plain = save(tmp_path / "plain", max_shard_size=size)
+    folder = tmp_path / "run/checkpoint-1"
+    shutil.copytree(plain, folder)
+
+    def wrapped(name):
+        if prefix != "inside":
+            return prefix + name
+        return re.sub(r"(layers\.\d+\.)", r"\1_orig_mod._checkpoint_wrapped_module.", name)
+
+    for path in folder.glob("*.safetensors"):
+        state = {wrapped(name): value for name, value in load_file(path).items()}
+        save_file(state, path, metadata={"format": "pt"})
+    if (index := folder / INDEX).exists():
+        content = json.loads(index.read_text())
+        places = {wrapped(name): place for name, place in content["weight_map"].items()}
+        index.write_text(json.dumps({**content, "weight_map": places}))
+    assert measured(tmp_path / "run")[0] == ["checkpoint-1"]
+    point = local.trajectory.Checkpoint("step-1", 1, None, None, "stable")
+    linked = local.LocalCheckpoint(point, "checkpoint-1", own_checkpoints.folders.files(folder))
+    settings = local.LocalSettings(str(tmp_path / "run"), (linked,), (), 1)
+    (out := tmp_path / "out").mkdir()
+    local.run(Context("local", settings, {}, out, out, Progress("local")))
+    ours, theirs = (models.load(each).state_dict() for each in (out / "step-1", plain))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -1,0 +1,113 @@
+"""Numbers of claims over scales, beside the published ones and predictions for a larger scale."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from math import exp, hypot, log, nan
+from typing import NamedTuple
+
+import matplotlib as mpl
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from ptq_dynamics.claims.definitions import Judged, Ladder
+from ptq_dynamics.claims.formats import Cell, Number, Table
+from ptq_dynamics.figures.style import SETTINGS, Look
+
+LADDER = "ladder"  # name of the plot and the table, without suffix
+MARKS = {"measured": ("o", "0.0"), "predicted": ("s", "0.5"), "published": ("D", "0.3")}
+COLUMNS = 3
+
+
+class Point(NamedTuple):
+    """A number at a scale, with its interval if it is known."""
+
+    label: str
+    unit: str
+    scale: str
+    parameters: float
+    kind: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def points(
+    ladder: Ladder, sizes: Mapping[str, int], scales: Mapping[str, Sequence[Judged]]
+) -> Iterator[Point]:
+    """Yield every number of the ladder. `sizes` are the parameters of scales by name."""
+    for rung in ladder.numbers:
+        measured, published = dict[str, Point](), dict[float, Point]()
+        for scale, claims in scales.items():
+            of_claim = (claim["rows"] for claim in claims if claim["name"] == rung.claim)
+            for row in chain.from_iterable(of_claim):
+                if row["says"] != rung.number:
+                    continue
+                empty = Point(rung.label, row["unit"], scale, sizes[scale], "measured", nan)
+                if "value" in row:
+                    ends = row.get("low"), row.get("high")
+                    measured[scale] = empty._replace(value=row["value"], low=ends[0], high=ends[1])
+                if (value := row["published"]) is not None:
+                    paper = ladder.published_at
+                    here = empty._replace(scale="paper", parameters=sizes[paper], value=value)
+                    published[value] = here._replace(kind="published")
+        yield from measured.values()
+        for scale, (smaller, larger) in ladder.predictions.items():
+            if {smaller, larger} <= {*measured}:
+                yield extrapolated(measured[smaller], measured[larger], scale, sizes[scale])
+        yield from published.values()
+
+
+def extrapolated(first: Point, second: Point, scale: str, parameters: float) -> Point:
+    """Return what the straight line through two scales, in log(parameters), is at another one.
+    Ratios and percentages count by their logarithms."""
+    is_log = first.unit in ("", "%") and min(first.value, second.value) > 0
+    forth, back = (log, exp) if is_log else (float, float)
+    part = log(parameters / first.parameters) / log(second.parameters / first.parameters)
+    value = forth(first.value) + part * (forth(second.value) - forth(first.value))
+    point = Point(*first[:2], scale, parameters, "predicted", back(value))
+    ends = [end for each in (first, second) for end in (each.low, each.high) if end is not None]
+    if len(ends) < 4 or (is_log and min(ends) <= 0):
+        return point
+    low, high, low_second, high_second = map(forth, ends)
+    half = hypot((1 - part) * (high - low), part * (high_second - low_second)) / 2
+    return point._replace(low=back(value - half), high=back(value + half))
+
+
+def table(numbers: Sequence[Point]) -> Table:
+    """Return all numbers as a table."""
+    heads = ("Number", "Unit", "Scale", "Parameters", "Kind", "Value", "From", "To")
+    rows = list[list[Cell]]()
+    for p in numbers:
+        rows.append([p.label, p.unit or "ratio", p.scale, int(p.parameters), p.kind])
+        rows[-1] += [None if n is None else Number(n) for n in (p.value, p.low, p.high)]
+    return Table("Numbers over scales, published ones and predictions", heads, rows)
+
+
+def plot(numbers: Sequence[Point]) -> Figure:
+    """Draw a panel for each number over the parameters."""
+    labels = [*dict.fromkeys(point.label for point in numbers)]
+    mpl.rcdefaults()
+    sns.set_theme(style="ticks", rc=SETTINGS)
+    rows = -(-len(labels) // COLUMNS)
+    figure = Figure(figsize=(7.0, 2.0 * rows), layout="constrained")
+    panels = figure.subplots(rows, COLUMNS, squeeze=False, sharex=True).flat
+    for label, axes in zip(labels, panels, strict=False):
+        shown = [point for point in numbers if point.label == label]
+        for point in shown:
+            marker, color = MARKS[point.kind]
+            face = color if point.kind == "measured" else "none"
+            if point.low is not None and point.high is not None:
+                axes.plot(
+                    [point.parameters] * 2, [point.low, point.high], color=color, linewidth=1.2
+                )
+            look: Look = {"color": color, "markerfacecolor": face, "linestyle": "none"}
+            axes.plot(point.parameters, point.value, marker, label=point.kind, markersize=5, **look)
+        if shown[0].unit in ("", "nats"):
+            axes.axhline(1 if shown[0].unit == "" else 0, color="0.7", linewidth=0.8)
+        axes.set(xscale="log", xlabel="parameters", ylabel=shown[0].unit or "ratio")
+        axes.set_title(label, loc="left")
+    for axes in [*figure.axes][len(labels) :]:
+        axes.remove()
+    handles = dict(zip(*figure.axes[0].get_legend_handles_labels()[::-1], strict=True))
+    figure.axes[0].legend(handles.values(), handles.keys())
+    return figure

@@ -1,0 +1,148 @@
+"""Checkpoints in formats of other programs: the files that show them, and what converts them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+AUTO = "from transformers import AutoConfig as C, AutoModelForCausalLM as A"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format with patterns of its files, and how to convert it. Fields in braces are the `folder`
+    of a checkpoint, its `name` and `parent`, and the `file` that fits first."""
+
+    name: str
+    files: tuple[str, ...]
+    conversion: str
+
+
+# The first format that fits counts. Files of optimizers, such as optimizer.pt, fit none.
+FORMATS = (
+    Format(
+        "an adapter (LoRA)",
+        ("adapter_config.json",),
+        'merge it: python -c "from peft import AutoPeftModelForCausalLM as A; '
+        "A.from_pretrained('{folder}').merge_and_unload()"
+        ".save_pretrained('{parent}/merged/{name}')\"; add its tokenizer",
+    ),
+    Format(
+        "weights of GGUF",
+        ("*.gguf",),
+        "if they are not quantized (F32, F16, BF16), convert them: pip install gguf; "
+        f'python -c "{AUTO}; '
+        "m = A.from_pretrained('{folder}', gguf_file='{file}'); m.hf_quantizer = None; "
+        "del m.config.quantization_config; m.save_pretrained('{folder}')\"; add its tokenizer",
+    ),
+    Format(
+        "layers of GPT-NeoX",
+        ("layer_*-model_*-model_states.pt",),
+        "convert it with tools/ckpts/convert_neox_to_hf.py of GPT-NeoX",
+    ),
+    Format(
+        "shards of DeepSpeed ZeRO",
+        ("*_optim_states.pt", "mp_rank_*_model_states.pt"),
+        "convert it: python -m deepspeed.utils.zero_to_fp32 '{parent}' '{folder}' -t '{name}' "
+        "--safe_serialization; add config.json and its tokenizer",
+    ),
+    Format(
+        "shards of DeepSpeed ZeRO",
+        ("zero_to_fp32.py", "*/*_optim_states.pt"),
+        "convert it: python -m deepspeed.utils.zero_to_fp32 '{folder}' '{folder}' "
+        "--safe_serialization",
+    ),
+    Format(
+        "shards of FSDP",
+        ("pytorch_model_fsdp_*/*.distcp",),
+        "convert it: accelerate merge-weights '{folder}/pytorch_model_fsdp_0' '{folder}'",
+    ),
+    Format(
+        "weights of FSDP in a .bin file",
+        ("pytorch_model_fsdp.bin",),
+        f'convert it: python -c "import torch; {AUTO}; '
+        "m = A.from_config(C.from_pretrained('{folder}')); "
+        "m.load_state_dict(torch.load('{folder}/{file}')); m.save_pretrained('{folder}')\"",
+    ),
+    Format(
+        "one process's part of FSDP",
+        ("pytorch_model_fsdp_rank*.bin",),
+        "save it again with fsdp_state_dict_type FULL_STATE_DICT or SHARDED_STATE_DICT",
+    ),
+    Format(
+        "a checkpoint of torch.distributed",
+        (".metadata", "*.distcp", "*/.metadata", "*/*.distcp"),
+        "convert it with convert_to_hf.py of torchtitan or convert_checkpoint_to_hf.py of "
+        "OLMo-core; weights of transformers: python -m torch.distributed.checkpoint.format_utils "
+        "dcp_to_torch '{folder}' weights.pt, then load_state_dict and save_pretrained",
+    ),
+    Format(
+        "weights of Megatron-LM",
+        ("mp_rank_*/model_optim_rng.pt", "model_optim_rng.pt", "*/mp_rank_*/model_optim_rng.pt"),
+        "convert it with tools/checkpoint/convert.py of Megatron-LM",
+    ),
+    Format(
+        "its weights in .bin files, which can run code when they are read",
+        ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"),
+        f'convert them: python -c "{AUTO}; '
+        "A.from_pretrained('{folder}').save_pretrained('{folder}')\"",
+    ),
+    Format(
+        "a checkpoint such as those of nanoGPT or plainLM",
+        ("ckpt*.pt", "ckpt*.pth"),
+        "copy its weights into a model of transformers with load_state_dict (those of nanoGPT "
+        "into GPT2LMHeadModel, with transposed layers), then save_pretrained",
+    ),
+    Format(
+        "weights of another program",
+        (
+            *("*.ckpt", "consolidated.*", "flax_model*.msgpack", "tf_model.h5", "*.nemo"),
+            *("_CHECKPOINT_METADATA", "model*.pt", "model*.pth", "pytorch_model*", "step*.pt"),
+            *("weights*.safetensors", "latest*.pt", "last*.pt", "final*.pt", "iter*.pt"),
+        ),
+        "convert it to a model of transformers, then save_pretrained",
+    ),
+)
+
+
+def recognized(folder: Path) -> str | None:
+    """Return what another program left in a folder, and what converts it; None for other files."""
+    for kind in FORMATS:
+        for file in kind.files:
+            if first := min(folder.glob(file), default=None):
+                names = {"folder": folder, "name": folder.name, "parent": folder.parent}
+                return f"{kind.name}; {kind.conversion.format(**names, file=first.name)}"
+    return None
+
+
+# Classes that predict the next token, with or without images, and those without a head.
+CAUSAL = re.compile("CausalLM|LMHead|DoubleHeads|ConditionalGeneration|Decoder|Model$")
+# Types that see both sides unless is_decoder is set, although transformers loads them as causal.
+BIDIRECTIONAL = frozenset(
+    {
+        *("bert", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert"),
+        *("reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm"),
+        *("xlm-roberta", "xlm-roberta-xl", "xmod"),
+    }
+)
+
+
+def misfit(config: Mapping[str, object]) -> str | None:
+    """Return why a model with this config.json is no causal model of transformers, or None."""
+    kind, classes = str(config.get("model_type", "")), config.get("architectures")
+    names = [str(name) for name in classes] if isinstance(classes, list) else []
+    if not kind:
+        return "has a config.json without model_type, so no model of transformers"
+    if config.get("is_encoder_decoder"):
+        return f"holds an encoder and a decoder ({kind}); only causal language models are measured"
+    if names and not any(map(CAUSAL.search, names)):
+        return f"holds a {names[0]}; only causal language models are measured"
+    if kind in BIDIRECTIONAL and not config.get("is_decoder") and not config.get("causal"):
+        return f"holds an encoder ({kind}); only causal language models are measured"
+    if config.get("auto_map"):
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+        if kind not in CONFIG_MAPPING_NAMES:
+            mend = "convert it to an architecture of transformers"
+            return f"needs code of its own for {kind} (auto_map), which is never run; {mend}"
+    return None
