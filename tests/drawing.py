@@ -25,6 +25,7 @@ from ptq_dynamics.figures import draw
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.panels import Sheet
+from ptq_dynamics.figures.places import RATE
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import join, read
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
@@ -52,6 +53,7 @@ LAYOUTS = {
     "stages": {"metrics": ["quantization_error", "accuracy_degradation"]},
     "windows": {"metrics": ["quantization_error"]},
     "flatness": {"metrics": ["quantization_error", "sharpness"]},
+    "compared": {"metrics": ["quantization_error"]},
     "landscapes": {"landscape": {"previous": "2/190"}},
     "pca": {"components": 2},
 }
@@ -327,16 +329,16 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
     """Every line in the table is drawn in its panel, and no other; of layouts that draw otherwise,
     there are as many panels."""
     panels = dict.fromkeys(str(name) for name in table.panel)
-    lefts = [ax for ax in picture.axes if ax.yaxis.get_label_position() == "left"]
-    assert len(table) and len(lefts) == len(panels)
-    if layout in ("landscapes", "flatness", "stages", "laws"):
+    axes = {str(ax.get_label()): ax for ax in picture.axes}
+    assert len(table) and {*panels} <= {*axes}
+    if layout in ("landscapes", "flatness", "stages", "laws", "compared"):
         return
-    for left, name in zip(lefts, sorted(panels), strict=True):
+    for name in panels:
         part = table[table.panel == name]
-        same = [ax for ax in picture.axes if np.allclose(ax.bbox.bounds, left.bbox.bounds)]
-        right = part.axis == "right"
-        for ax, shown in zip(same, (part[~right], part[right]), strict=False):
-            groups = [group for _, group in shown.groupby(["curve", "segment", "axis"], sort=False)]
-            for line, group in zip(data_lines(ax), groups, strict=True):
+        rate = part.axis == "rate"
+        shown = {name: part[~rate]} | ({RATE.format(name): part[rate]} if rate.any() else {})
+        for label, rows in shown.items():
+            groups = [group for _, group in rows.groupby(["curve", "segment", "axis"], sort=False)]
+            for line, group in zip(data_lines(axes[label]), groups, strict=True):
                 assert np.array_equal(line.get_xdata(), group.x), group.segment
                 assert np.array_equal(line.get_ydata(), group.y), group.segment

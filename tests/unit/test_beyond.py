@@ -7,8 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.quantization.lifecycle.forward import fake_quantize
 from ptq_dynamics.figures.law import LAWS, features, held_out, off
-from ptq_dynamics.train.objectives import Slope, flat
+from ptq_dynamics.models import linear_layers
+from ptq_dynamics.quantize.layers import round_to_nearest
+from ptq_dynamics.train.objectives import Slope, flat, quantized
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers.muon import Muon
 from support import plan
@@ -52,6 +56,26 @@ def test_sharpness_aware_gradients_are_those_at_a_distance(model, rows, share):
     objective.sloped_loss(model, rows, slope).backward()
     for weight, one, other in zip(weights, away, here, strict=True):
         torch.testing.assert_close(weight.grad, share * one + (1 - share) * other)
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_quantization_aware_gradients_are_those_at_rounded_weights(model, rows, bits):
+    objective = quantized.QuantizationAware(kind="quantization-aware", bits=bits, at_most=16)
+    slopes = gradients(objective, model, rows)
+    for layer in linear_layers(model).values():
+        weight = layer.weight.detach()
+        codes, scales = round_to_nearest(weight, bits, 16)
+        grid = QuantizationArgs(num_bits=bits, symmetric=True, strategy="group", group_size=16)
+        zeros = torch.zeros_like(scales, dtype=torch.int8)
+        assert torch.equal(
+            codes * scales.repeat_interleave(16, 1), quantized.fake(weight, bits, 16)
+        )
+        torch.testing.assert_close(
+            fake_quantize(weight, scales, zeros, grid), quantized.fake(weight, bits, 16)
+        )
+        layer.weight.data = quantized.fake(weight, bits, 16)
+    for one, other in zip(slopes, gradients(Language(), model, rows), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_label_noise_replaces_its_share_of_targets_and_follows_from_the_batch():

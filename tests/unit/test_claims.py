@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.text import Text
 from ptq_dynamics.claims import judge
 from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap, weights
 from ptq_dynamics.claims.controlled import (
@@ -28,6 +29,7 @@ from ptq_dynamics.claims.samples import Samples
 from ptq_dynamics.claims.tables import of_claims
 from ptq_dynamics.config import read
 from ptq_dynamics.figures.labels import ShownRun
+from ptq_dynamics.figures.style import SMALLEST
 from ptq_dynamics.measure.series import Series
 from support import ROOT
 
@@ -153,10 +155,35 @@ def test_a_claim_that_is_false_is_opposed_and_noise_leaves_it_open():
 
 def test_the_plot_of_two_scales_matches_claims_by_their_names():
     every = [*judge_all(asked(), published()).values()]
-    axes = forest({"a": every, "b": every[:0:-1]}).axes[0]
-    labels = axes.child_axes[0].get_yticklabels()
-    first, *others = (label.get_text().split(" · ") for label in labels)
-    assert first[1] == "–" and all(a == b for a, b in others)
+    figure = forest({"a": every, "b": every[:0:-1]})
+    enlarged = figure.axes[1], figure.axes[3]
+    ours, theirs = ([text.get_text() for text in ax.texts if text.get_text()] for ax in enlarged)
+    assert len(ours) == len(CONTROLLED) and ours[1:] == theirs[1:]
+    assert (ours[0], theirs[0]) == ("agrees", "not measured")
+
+
+@pytest.mark.parametrize("jitter", [0.02, 0.3, 3.0])
+def test_the_interval_that_decides_excludes_one_if_the_claim_is_resolved(jitter):
+    every = [each for each in judge_all(asked(), published(), jitter=jitter).values()]
+    tested = [each for each in every if each["expected"] != "alike" and "decides" in each]
+    assert len(tested) > 4
+    for claim in tested:
+        low, high = claim["decides"]
+        assert (low > 1 or high < 1) == (claim["outcome"] != "unresolved"), claim["name"]
+        first = claim["rows"][0]
+        # Corrected for other tests, it is wider than the interval of 95 %.
+        assert low <= first["low"] and first.get("high", high) <= high
+
+
+def test_the_plot_has_no_texts_that_overlap_and_none_too_small():
+    figure = forest({"a": [*judge_all(asked(), published()).values()]})
+    figure.draw_without_rendering()
+    texts = [t for t in figure.findobj(Text) if t.get_text() and t.get_visible()]
+    drawn = [t for t in texts if (box := t.get_window_extent()).width and box.height]
+    assert min(text.get_fontsize() for text in drawn) >= SMALLEST
+    boxes = [text.get_window_extent().padded(-0.5) for text in drawn]
+    for one, other in itertools.combinations(range(len(boxes)), 2):
+        assert not boxes[one].overlaps(boxes[other]), (drawn[one], drawn[other])
 
 
 @pytest.mark.parametrize(("decay", "twice"), [(1.5, 1.2), (1.1, 1.4)])
@@ -320,7 +347,7 @@ def test_single_checkpoints_have_the_error_that_seeds_show():
 def test_tests_together_are_no_more_than_holm_allows(chances):
     """By its definition: the k-th smallest is compared with the level over all that are left."""
     tests = {str(at): (each, 1.0) for at, each in enumerate(chances)}
-    found = {name: each == "agrees" for name, each in judge._holm(tests).items()}
+    found = {name: each == "agrees" for name, (each, _) in judge._holm(tests).items()}
     order = sorted(chances)
     bounds = [judge.LEVEL / (len(order) - k) for k in range(len(order))]
     passed = itertools.takewhile(lambda pair: pair[0] <= pair[1], zip(order, bounds, strict=True))

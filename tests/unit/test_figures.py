@@ -3,7 +3,7 @@
 import csv
 import re
 from io import StringIO
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -11,9 +11,10 @@ from drawing import Drawn, check, spoken
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.lines import AxLine
+from matplotlib.text import Text
 from ptq_dynamics.figures.panels import COLUMNS
 from ptq_dynamics.figures.places import place, spans
-from ptq_dynamics.figures.style import lines
+from ptq_dynamics.figures.style import SMALLEST, lines
 from support import plan
 
 # Every figure is drawn in full.
@@ -50,7 +51,7 @@ def test_the_place_of_a_point_is_where_it_is_drawn(drawn, name):
     figure.draw_without_rendering()
     panels, axes = spans(figure), {ax.get_label(): ax for ax in figure.axes}
     for row in csv.DictReader(StringIO(table.to_csv())):
-        ax = axes[row["panel"] + " right" * (row["axis"] == "right")]
+        ax = axes[row["panel"] + " rate" * (row["axis"] == "rate")]
         pixel = ax.transData.transform((float(row["x"]), float(row["y"])))
         if (at := place(row, panels)) is None:
             assert not ax.bbox.padded(-0.01).contains(*pixel)
@@ -60,7 +61,7 @@ def test_the_place_of_a_point_is_where_it_is_drawn(drawn, name):
 
 def test_points_are_the_measurements(drawn):
     table, measured = drawn.table("fig04"), drawn.measurements("fig04")
-    assert table[table.axis != "right"].low.notna().all()
+    assert table[table.axis != "rate"].low.notna().all()
     errors = measured[measured.metric == "quantization_error"]
     errors = errors[errors.trajectory == "rainbow-036"].sort_values("step")
     draws = errors.groupby("step").value
@@ -69,7 +70,7 @@ def test_points_are_the_measurements(drawn):
     assert points.x.tolist() == errors.tokens.drop_duplicates().tolist()
     assert points.y.to_numpy() == pytest.approx(100 * draws.mean().to_numpy(), rel=1e-12)
     assert (points.y - points.low >= (100 * draws.std() / 3**0.5).to_numpy()).all()
-    rates = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "right")]
+    rates = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "rate")]
     steps = [point.step for point in PLAN.site.planned["rainbow-036"].checkpoints]
     schedule = PLAN.trajectories.train("rainbow-036").settings.schedule
     assert rates.y.tolist() == [schedule.learning_rate(step) for step in steps]
@@ -79,7 +80,7 @@ def test_stage_2_goes_on_from_stage_1_on_one_axis_of_tokens(drawn):
     table, measured = drawn.table("fig02"), drawn.measurements("fig02")
     errors = measured[measured.metric == "quantization_error"].sort_values("tokens")
     points = table[table.axis == "left"]
-    assert {*points.panel} == {"a"} and {*points.segment} == {*errors.trajectory}
+    assert {*points.panel} == {"a", "b"} and {*points.segment} == {*errors.trajectory}
     for name, part in points.groupby("segment"):
         theirs = errors[errors.trajectory == name]
         # Where stage 2 begins, the point is also the last one of stage 1.
@@ -89,22 +90,6 @@ def test_stage_2_goes_on_from_stage_1_on_one_axis_of_tokens(drawn):
     ends = points[points.segment == "olmo2-7b"].x.max()
     stage_2 = points[points.segment.str.startswith("olmo2-7b-ingredient")]
     assert (stage_2.groupby("segment").x.min() == ends).all()
-
-
-def test_strong_steps_are_the_means_of_the_stable_run_between_branches(drawn):
-    table, measured = drawn.table("fig04"), drawn.measurements("fig04")
-    errors = measured[measured.metric == "quantization_error"]
-    starts = sorted(PLAN.site.planned.run(name).first for name in {*errors.trajectory} - {STABLE})
-    # At its first point a branch has the weights of the stable run.
-    errors = errors[(errors.trajectory == STABLE) | errors.step.isin(starts)]
-    own = errors.drop_duplicates(["step", "quantizer"]).groupby("step").value.mean()
-    levels = table[(table.panel == "a") & (table.axis == "level")]
-    edges = [0, *starts, own.index.max()]
-    for number, (low, high) in enumerate(pairwise(edges)):
-        part = own[(own.index > low) & (own.index <= high)]
-        step = levels.iloc[2 * number : 2 * number + 2]
-        assert step.y.to_numpy() == pytest.approx(100 * part.mean())
-    assert len(levels) == 2 * len(starts) + 2 and set(levels.curve) == {"Stable"}
 
 
 def test_a_decay_begins_where_the_learning_rate_begins_to_fall(drawn):
@@ -139,8 +124,8 @@ def has_diagonal(ax):
 def test_errors_are_in_per_cent_and_say_so(drawn):
     table = drawn.table("fig04")
     units = table[table.axis == "left"].drop_duplicates("panel").set_index("panel").y_axis
-    assert units.to_dict() == {"a": "Error (%)", "b": "Loss (nats/token)"}
-    assert set(table[table.axis == "right"].y_axis) == {"Learning rate"}
+    assert units.to_dict() == {"a": "Loss increase (%)", "b": "Loss (nats/token)"}
+    assert set(table[table.axis == "rate"].y_axis) == {"Learning rate"}
 
 
 def test_peak_rates_are_told_apart_without_colour():
@@ -167,6 +152,35 @@ def test_a_peak_rate_has_one_style_in_all_figures_where_it_is_configured():
     assert len({*look("0", "3e-3")}) == 2
 
 
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_hides_another_and_none_is_cut_off(drawn, name):
+    picture = drawn.picture(name)
+    canvas = FigureCanvasAgg(picture)
+    canvas.draw()
+    boxes = {}
+    for text in picture.findobj(Text):
+        box = text.get_window_extent(canvas.get_renderer())
+        if text.get_visible() and text.get_text().strip() and not is_beyond(text, picture):
+            assert text.get_fontsize() >= SMALLEST
+            boxes[text] = box.padded(-0.5)
+    for one, other in combinations(boxes, 2):
+        assert not boxes[one].overlaps(boxes[other]), (one.get_text(), other.get_text())
+    for text, box in boxes.items():
+        assert box.x0 > -2 and box.x1 < picture.bbox.width + 2, text.get_text()
+
+
+def is_beyond(text, picture):
+    """Whether a text labels a tick outside the limits of its axis, where it is not drawn."""
+    for ax in picture.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                if text in (tick.label1, tick.label2):
+                    room = 1e-6 * (high - low)
+                    return not low - room <= tick.get_loc() <= high + room
+    return False
+
+
 # Words
 
 
@@ -174,8 +188,8 @@ def test_a_peak_rate_has_one_style_in_all_figures_where_it_is_configured():
 def test_one_line_above_a_figure_states_its_scale(drawn, name):
     picture, settings = drawn.picture(name), PLAN.figures.figure(name).settings
     small = {run.stands_for for run in settings.runs} != {None}
-    kind = r" \(miniatures?\)" if small else ""
-    scale = rf"laptop scale: 0\.17M parameters{kind}, [\d.]+M tokens, 1 seed"
+    kind = r", miniatures?" if small else ""
+    scale = rf"laptop scale{kind}: 0\.17M parameters, [\d.]+M tokens, 1 seed"
     assert re.fullmatch(scale, spoken(picture)), spoken(picture)
     place = picture._suptitle.get_window_extent(FigureCanvasAgg(picture).get_renderer())
     assert place.x0 >= 0 and "\n" not in picture.get_suptitle()

@@ -88,8 +88,21 @@ def test_several_seeds_are_their_mean_and_spread(seeded):
     assert np.allclose(left.y - left.low, spread) and np.allclose(left.high - left.y, spread)
     assert spoken(three.picture("over_tokens")).endswith("3 seeds")
     assert "GPTQ by llm-compressor, 1 calibration set." in three.said("over_tokens")
-    rates = table[table.axis == "right"]
+    rates = table[table.axis == "rate"]
     assert not rates.x.duplicated().any(), "the learning rate is drawn once"
+
+
+def test_a_compared_constant_run_counts_with_its_last_third_and_its_cooldown_with_the_end(tmp_path):
+    curves = {"Stable": RUNS[:1], "Both": RUNS[:2]}
+    query = figure("compared", curves, ["gptq-3bit"])
+    drawn = Drawn(tmp_path, planned(tmp_path, {"one": query}, runs=several), coarse=True)
+    measured = drawn.measurements("one")
+    errors = 100 * measured[measured.metric == ERROR].set_index(["trajectory", "step"]).value
+    stable, both = drawn.table("one").set_index("curve").x[["Stable", "Both"]]
+    run, branch = errors[RUNS[0]], errors[RUNS[1]]
+    last = run[run.index >= run.index.max() * 2 / 3]
+    assert stable == pytest.approx(last.mean()) and len(last) > len(SEEDS)
+    assert both == pytest.approx(branch[branch.index == branch.index.max()].mean())
 
 
 def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):

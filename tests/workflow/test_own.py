@@ -99,7 +99,8 @@ def test_one_command_gives_picture_table_and_words(measured):
     assert "run is left out: its weights are those of checkpoint-120" in said
     assert "2 checkpoints of llama" in said and "the first checkpoint took" in said
     assert "3-bit GPTQ: the error is" in said and "The average of the last 2 has an error" in said
-    assert "of docstrings in blocks of 64. gptq-3bit is GPTQ with 3 bits and groups of 32" in said
+    assert "of docstrings in blocks of 64. Blocks begin without BOS" in said
+    assert "gptq-3bit is GPTQ with 3 bits and groups of 32 weights." in said
     rows = rows_of(out / OUTPUTS[2])
     runs = [row for row in rows if row["trajectory"] == "run" and row["metric"] == "loss"]
     full = [row for row in runs if row["quantizer"] == "fp"]

@@ -26,7 +26,7 @@ from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, TRACE
 
 if TYPE_CHECKING:
-    from ptq_dynamics.claims.samples import Samples
+    from ptq_dynamics.claims.samples import Sample, Samples
 
 ADAMW = "wsd-3e-3"
 FLAT = ("sam-0.1", "sam-0.3", "penalty-0.3", "noise-0.05", "noise-0.1")
@@ -42,6 +42,13 @@ LAWFUL = [
     *(*LATER, "cooldown-5", "cooldown-40", "cooldown-sqrt", "linear-to-10", "inverse-sqrt"),
 ]
 COOLED = LATER[-3:]
+PLAIN = "rainbow-172"  # the decay over the last tenth
+# An average and a decayed run with equal tokens, by the paper's peak rate.
+AVERAGED = {
+    "3e-4": ("lawa-20-of-3e-4", "wsd-3e-4"),
+    "1e-3": ("lawa-20-of-1e-3", "wsd-1e-3"),
+    "3e-3": ("lawa-20", ADAMW),
+}
 NEWER = ("autoround-4bit", "rotated-4bit", "mxfp4")
 BESIDE = ("rotated-w4a4", "smoothquant-w8a8", "autoround-3bit", Q3)
 SHAPES = {
@@ -155,13 +162,78 @@ def newer_quantizers(data: "Samples") -> Iterator[Row]:
     yield Row(f"error at the ends of cooldowns: autoround-3bit / {Q3}", better)
 
 
+def critical_bits(data: "Samples") -> Iterator[Row]:
+    """Averages win over decayed runs at more bits, if the peak rate is smaller."""
+    nets = {
+        rate: np.stack([_less(data, average, decayed, f"gptq-{bits}bit") for bits in (2, 3, 4)])
+        for rate, (average, decayed) in AVERAGED.items()
+    }
+    crossed = {rate: _crossing(net) for rate, net in nets.items()}
+    small, *_, large = crossed
+    says = f"bits below which the average has the lower loss: rate {small} / {large}"
+    yield Row(says, crossed[small] / crossed[large])
+    for rate, (average, decayed) in AVERAGED.items():
+        yield Row(
+            f"rate {rate}: bits below which the average has the lower loss",
+            crossed[rate],
+            None,
+            "bits",
+        )
+        for bits, net in zip((2, 3, 4), nets[rate], strict=True):
+            yield Row(f"rate {rate}, {bits}-bit loss: LAWA of 20 − end of decay", net, None, "nats")
+        net = _less(data, average, decayed, FULL_PRECISION)
+        yield Row(
+            f"rate {rate}, loss in full precision: LAWA of 20 − end of decay", net, None, "nats"
+        )
+
+
+def _less(data: "Samples", name: str, other: str, quantizer: str, beside: str = "") -> "Sample":
+    return data.end(name, quantizer, LOSS) - data.end(other, beside or quantizer, LOSS)
+
+
+def _crossing(nets: "Sample") -> "Sample":
+    """Return where a line through values [3, replicates] at 2, 3 and 4 bits crosses zero: 2 if the
+    first is above zero, 4 if no value is."""
+    place = np.where(nets[0] > 0, 2.0, 4.0)
+    for bits in (3, 2):
+        low, high = nets[bits - 2], nets[bits - 1]
+        rise = np.where(high > low, high - low, np.inf)
+        place = np.where((low <= 0) & (high > 0), bits - low / rise, place)
+    return place
+
+
+def last_tenth(data: "Samples") -> Iterator[Row]:
+    """Quantization-aware decay has a lower 3-bit loss than decay followed by GPTQ."""
+    full = data.end(PLAIN, FULL_PRECISION, LOSS)
+    aware, plain = data.end("aware-3", "rtn-3bit", LOSS), data.end(PLAIN, Q3, LOSS)
+    says = "3-bit loss above the decayed run's in full precision: aware, rounded / decay, GPTQ"
+    yield Row(says, (aware - full) / (plain - full))
+    for bits in (4, 3, 2):
+        gptq, rounding = f"gptq-{bits}bit", f"rtn-{bits}bit"
+        arms = {
+            "LAWA, GPTQ": ("lawa-20", gptq),
+            "LAWA, then decay, GPTQ": ("lawa-then-decay", gptq),
+        }
+        arms |= {
+            "aware, rounded": (f"aware-{bits}", rounding),
+            "aware, GPTQ": (f"aware-{bits}", gptq),
+        }
+        for label, (name, quantizer) in arms.items():
+            net = _less(data, name, PLAIN, quantizer, gptq)
+            yield Row(f"{bits}-bit loss: {label} − decay, GPTQ", net, None, "nats")
+    for name in ("lawa-20", "lawa-then-decay", "aware-4", "aware-3", "aware-2"):
+        yield loss_gap(data, name, name, "decay", PLAIN)
+
+
 BEYOND = (
-    Claim(flat_objectives, "above", ("beyond-flatness",)),
-    Claim(architectures, "above", ("beyond-architectures",)),
-    Claim(optimizers, "below", ("beyond-optimizers",)),
-    Claim(decay_length, "below", ("beyond-schedules",)),
-    Claim(averages, "below", ("beyond-averages",)),
-    Claim(schedule_law, "below", ("beyond-law",)),
-    Claim(newer_quantizers, "above", ("beyond-quantizers",)),
+    Claim(flat_objectives, "Flat objectives lower the error", "above", ("beyond-flatness",)),
+    Claim(architectures, "Decay harms MoE and Mamba-2", "above", ("beyond-architectures",)),
+    Claim(optimizers, "Muon beats AdamW", "below", ("beyond-optimizers",)),
+    Claim(decay_length, "Longer decays lower the error", "below", ("beyond-schedules",)),
+    Claim(averages, "Averages beat decays in error", "below", ("beyond-averages",)),
+    Claim(schedule_law, "Schedules predict the error", "below", ("beyond-law",)),
+    Claim(newer_quantizers, "Decay harms newer quantizers", "above", ("beyond-quantizers",)),
+    Claim(critical_bits, "Smaller rates: averages win at more bits", "above", ("beyond-bits",)),
+    Claim(last_tenth, "Aware decay beats decay at 3 bits", "below", ("beyond-deployment",)),
 )
 EVERY = (*CONTROLLED, *PUBLIC, *BEYOND)

@@ -30,11 +30,13 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, which the first line of the docstring of `read` states. The first row
-    of `read` is a ratio and decides: the paper claims that it is `above` or `below` 1, or `alike`,
-    within the factor `margin` of 1. `in_small` says why miniatures cannot test the claim."""
+    """A claim of the paper, which the first line of the docstring of `read` states, and which plots
+    call `short`. The first row of `read` is a ratio and decides: the paper claims that it is
+    `above` or `below` 1, or `alike`, within the factor `margin` of 1. `in_small` says why
+    miniatures cannot test the claim."""
 
     read: Callable[["Samples"], Iterator[Row]]
+    short: str
     direction: Literal["above", "below", "alike"]
     figures: tuple[str, ...]
     number: int | None = None
@@ -69,7 +71,9 @@ class Measured(TypedDict):
 
 
 class Judged(TypedDict):
-    """A claim in claims.json. `seeds_needed` would decide a claim that is unresolved."""
+    """A claim in claims.json. `seeds_needed` would decide a claim that is unresolved. `decides` are
+    the ends of the interval of its first row in Holm's procedure, which excludes 1 if the claim is
+    resolved."""
 
     name: str
     number: int | None
@@ -82,6 +86,7 @@ class Judged(TypedDict):
     seeds: list[int]
     outcome: NotRequired[str]
     seeds_needed: NotRequired[int]
+    decides: NotRequired[tuple[float, float]]
     why: NotRequired[str]
 
 

@@ -63,6 +63,7 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
     """Return every claim with its rows and its outcome, as claims.json holds them."""
     claims, tests = list[Judged](), dict[str, tuple[float, float]]()
     views, after = dict[str, Samples](), dict[str, tuple[float, float]]()
+    samples = dict[str, Sample]()
     for claim in (claim for claim in EVERY if claim.name in settings.claims):
         here = settings.claims[claim.name]
         judged: Judged = {
@@ -84,6 +85,7 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
         for row in chain(claim.read(view), deployed.rows(view, claim.name)):
             rows.append(_measured(row, view.missing))
             if len(rows) == 1 and "low" in rows[0]:
+                samples[claim.name] = row.sample
                 tests[claim.name] = _chances(row.sample, claim.direction, claim.margin)
                 views[claim.name] = view
             if row.deployed and "low" in rows[-1]:
@@ -103,7 +105,9 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
     for judged in claims:
         name = judged["name"]
         if "outcome" not in judged:
-            judged["outcome"] = outcomes[name]
+            judged["outcome"], level = outcomes[name]
+            tail = level if judged["expected"] == "alike" else level / 2
+            judged["decides"] = _ends(samples[name][1:], tail)
             level = LEVEL / len(families[name in beyond])
             if judged["outcome"] == UNRESOLVED and len(judged["seeds"]) >= FEW:
                 alone = [replace(views[name], seeds=(seed,)) for seed in judged["seeds"]]
@@ -112,7 +116,7 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
                     judged["seeds_needed"] = count
         for measured in judged["rows"]:
             if result := seen.get(f"{name} {measured['says']}"):
-                measured["outcome"] = DEPLOYED[result]
+                measured["outcome"] = DEPLOYED[result[0]]
     return claims
 
 
@@ -165,13 +169,22 @@ def _chances(sample: Sample, direction: str, margin: float = 1.0) -> tuple[float
     return (above, below) if direction == "above" else (below, above)
 
 
-def _holm(tests: Mapping[str, tuple[float, float]]) -> dict[str, str]:
-    """Return outcomes by the step-down procedure of Holm."""
+def _ends(others: np.ndarray, tail: float) -> tuple[float, float]:
+    """Return the ends of the interval that leaves out at most the share `tail` at each end."""
+    ordered = np.sort(np.clip(others, -INFINITE, INFINITE))
+    left_out = int(tail * len(ordered) + 1e-9)
+    return float(ordered[left_out]), float(ordered[-1 - left_out])
+
+
+def _holm(tests: Mapping[str, tuple[float, float]]) -> dict[str, tuple[str, float]]:
+    """Return outcomes, and the level of each test, by the step-down procedure of Holm. Tests after
+    the first one that fails have its level."""
     order = sorted(tests, key=lambda name: min(tests[name]))
-    outcomes, goes_on = dict[str, str](), True
+    outcomes, goes_on, level = dict[str, tuple[str, float]](), True, LEVEL
     for place, name in enumerate(order):
         agrees, opposes = tests[name]
-        goes_on = goes_on and min(agrees, opposes) <= LEVEL / (len(order) - place)
+        level = LEVEL / (len(order) - place) if goes_on else level
+        goes_on = goes_on and min(agrees, opposes) <= level
         seen = AGREES if agrees < opposes else OPPOSES
-        outcomes[name] = seen if goes_on else UNRESOLVED
+        outcomes[name] = seen if goes_on else UNRESOLVED, level
     return outcomes

@@ -102,11 +102,15 @@ def rate_of_7b(data: "Samples") -> Iterator[Row]:
 
 
 PUBLIC = (
-    Claim(smollm3, "above", ("fig01",), 5),
-    Claim(olmo2, "above", ("fig02",), 6),
-    Claim(post_training, "below", ("fig03",), 7, in_small=SHORT),
-    Claim(apertus_and_amber, "above", ("fig13", "fig12"), 15),
-    Claim(opensci, "above", ("fig11",)),
-    Claim(accuracy_follows_loss, "above", ("fig03",), in_small=SHORT),
-    Claim(rate_of_7b, "below", ("fig23",)),
+    Claim(smollm3, "SmolLM3's error doubles in decay", "above", ("fig01",), 5),
+    Claim(olmo2, "OLMo-2's error rises in stage 2", "above", ("fig02",), 6),
+    Claim(
+        post_training, "SmolLM3 recovers in post-training", "below", ("fig03",), 7, in_small=SHORT
+    ),
+    Claim(apertus_and_amber, "Decay raises Apertus' error", "above", ("fig13", "fig12"), 15),
+    Claim(opensci, "Decay raises OpenSci's error", "above", ("fig11",)),
+    Claim(
+        accuracy_follows_loss, "Accuracy falls with the loss", "above", ("fig03",), in_small=SHORT
+    ),
+    Claim(rate_of_7b, "Larger rates help OLMo-2 7B", "below", ("fig23",)),
 )

@@ -50,7 +50,8 @@ class Branch(Run):
     """A run from the state of its trunk: `steady` steps at a constant rate, if any, then a cooldown
     from the trunk's rate to the share `floor` of the peak rate. A branch starts at the beginning of
     its own `corpus`, or continues the data of its trunk. `batch` is in sequences. An average named
-    `weights`, which ends at the branch point, replaces the weights of the trunk."""
+    `weights`, which ends at the branch point, replaces the weights of the trunk. An `objective`
+    replaces that of the trunk."""
 
     trunk: str
     at: Share
@@ -61,6 +62,7 @@ class Branch(Run):
     corpus: str | None = None
     batch: Count | None = None
     weights: Annotated[str | None, Field(exclude_if=lambda name: name is None)] = None
+    objective: Annotated[AnyObjective | None, Field(exclude_if=lambda kind: kind is None)] = None
 
     def sources(self) -> Mapping[str, str]:
         """Return the trunk, and the average that gives the weights."""

@@ -1,6 +1,7 @@
 """The drawing of one panel: curves, ends of runs, error bars, limits and ticks."""
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from textwrap import fill
 from typing import Unpack
 
 import numpy as np
@@ -9,10 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-from ptq_dynamics.figures.labels import Panel
-from ptq_dynamics.figures.style import END, Line, Look, Styles
+from ptq_dynamics.figures.labels import RATES, Panel
+from ptq_dynamics.figures.style import END, NAMES, SMALLEST, Line, Look, Styles
 
-FAINT = 0.4  # opacity of what is neither an end nor a level
+WIDEST = 24  # letters of a line of a vertical axis's label
+# Panels that are cropped ignore points before this share of the horizontal axis.
+EARLY = 0.2
 # The height of a spike over the highest median of neighbours, and the number of neighbours.
 SPIKE, NEIGHBOURS = 1.5, 9
 
@@ -20,29 +23,24 @@ SPIKE, NEIGHBOURS = 1.5, 9
 def draw_panel(
     ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles, goes_on: Set[str]
 ) -> None:
-    """Draw the points of one panel, but for learning rates."""
+    """Draw the points of one panel: lines with bands, and outlined ends of runs."""
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line, width = styles[str(curve)], panel.widths.get(str(curve))
-        faint, look = panel.faint and axis == "left", Look()
-        if width or panel.thin or faint:
-            look = {"linewidth": width or 0.6}
-        # Markers on narrower lines would hide the lines below.
-        bare = panel.thin or axis == "level" or width != max(panel.widths.values(), default=None)
-        if not bare:
+        look: Look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin else {}
+        # Runs have many checkpoints, and markers on narrower lines would hide the lines below.
+        if line.area > END:
+            look |= {"marker": line.marker, "markersize": line.area**0.5, "linestyle": "none"}
+        elif not (panel.thin or panel.rate or axis == "level"):
             look |= {"marker": line.marker}
-            look |= {"markersize": line.area**0.5} if line.area > END else {}
-        look |= {"alpha": FAINT} if faint else {}
-        ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve, **look)
-        if part.low.notna().any() and not faint:
+        look = {"color": line.color, "linestyle": line.dash, "label": str(curve), **look}
+        ax.plot(part.x, part.y, **look)
+        if part.low.notna().any():
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
         if axis != "level" and segment not in goes_on:
-            end = part[part.y.notna()].tail(1)
-            mark_end(ax, end[["x", "y"]].to_numpy(), line)
-            if faint:
-                ax.vlines(end.x, end.low, end.high, color=line.color, linewidth=1.0)
+            mark_end(ax, part[part.y.notna()].tail(1)[["x", "y"]].to_numpy(), line)
     if panel.diagonal:
         ax.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    ax.set(title=panel.title, xlabel=panel.x, ylabel=fill(panel.y, WIDEST))
     _limit(ax, panel, table)
     if panel.log_x:
         ax.set_xscale("log")
@@ -54,6 +52,47 @@ def draw_panel(
     if panel.log_y:
         ax.set_yscale("log")
         plain_log_ticks(ax.yaxis)
+
+
+def draw_rates(ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: bool) -> None:
+    """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
+    has the labels of all."""
+    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
+        ax.plot(part.x, part.y, color=styles[str(curve)].color, linewidth=0.8)
+    highest = table.y.max()
+    ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
+    ax.yaxis.set_major_formatter("{x:.2g}")
+    ax.tick_params(axis="y", labelleft=first)
+    ax.set_xlabel(above.get_xlabel())
+    if first:
+        ax.set_ylabel(RATES.replace(" ", "\n"), fontsize=SMALLEST)
+    put_below(ax, above)
+
+
+def put_below(lower: Axes, upper: Axes) -> None:
+    """Let two panels share the horizontal axis, which the lower one labels."""
+    lower.sharex(upper)
+    upper.set_xlabel("")
+    upper.tick_params(axis="x", labelbottom=False)
+
+
+def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float) -> None:
+    """Write names of curves at the right of a panel, `height` inches high, beside the heights of
+    their ends, and apart from each other."""
+    to_share = ax.transScale + ax.transLimits
+    ax.get_ylim()  # the transformation needs limits
+    places = {name: min(1, max(0, to_share.transform((1, y))[1])) for name, y in ends.items()}
+    step, last = 1.25 * NAMES / (72 * height), -np.inf
+    for name in sorted(places, key=places.__getitem__):
+        last = max(places[name], last + step)
+        places[name] = last
+    # Names that would begin above the panel push the others down.
+    above = max(0, last - 1)
+    for name, place in places.items():
+        text = ax.annotate(
+            name, (1, place - above), (4, 0), xycoords="axes fraction", textcoords="offset points"
+        )
+        text.set(color=styles[name].color, fontsize=NAMES, verticalalignment="center")
 
 
 def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
@@ -74,7 +113,8 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
     """Set limits without the points that would hide the rest."""
     shown = table
     if panel.crop:
-        shown = table[table.x >= table.x.max() / 100]
+        last = table.groupby(["curve", "segment"], sort=False).tail(1).index
+        shown = table[(table.x >= EARLY * table.x.max()) | table.index.isin(last)]
     if panel.zoom is not None:
         shown = table[table.x <= panel.zoom]
         room = 0.05 * (panel.zoom - shown.x.min())
@@ -93,9 +133,9 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
 
 
 def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, or a long x-axis at 1 and 3."""
+    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, or a long one at fewer places."""
     low, high = axis.get_data_interval()
-    long = isinstance(axis, XAxis) and high > 10 * low
+    long = high > (10 if isinstance(axis, XAxis) else 100) * low
     axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())

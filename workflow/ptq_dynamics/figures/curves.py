@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Unpack, cast, get_args
 
@@ -14,6 +15,7 @@ from ptq_dynamics.figures.labels import (
     QUANTIZED,
     Form,
     Panel,
+    ShownRun,
     Words,
     call,
     in_group,
@@ -22,7 +24,7 @@ from ptq_dynamics.figures.selection import Selection
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
 from ptq_dynamics.train.settings import TRAINING
-from ptq_dynamics.trajectories.trajectory import CURVE
+from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, Trajectory
 
 # Columns that describe the origin of a point.
 ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
@@ -92,31 +94,11 @@ class Curves:
         merged: Form = {**own, **form}
         return Panel(title.format(words), x, label, **merged)
 
-    def phase_means(self, metric: str, quantizer: str) -> pd.DataFrame:
-        """Return the means of a metric along trunks between the starts of branches, as levels."""
-        rows, parts = self._rooted(self.rows(metric, quantizer), names.SEED, names.STEP), []
-        for trunk in dict.fromkeys(self.trunks.values()):
-            starts = sorted(at for name, at in self.starts.items() if self.trunks[name] == trunk)
-            own = rows[rows.trajectory == trunk]
-            own = own.assign(phase=np.searchsorted(starts, own.step.astype(int)))
-            phases = own.groupby([names.TRAJECTORY, "phase", names.SEED])
-            kinds = phases[[names.METRIC, names.QUANTIZER, "draws", "bits"]].first()
-            numbers = phases[[names.VALUE, "stderr"]].mean()
-            texts = phases[["origin", names.CHECKPOINT]].agg(_joined)
-            table = pd.concat([kinds, numbers, texts], axis=1)
-            means = over_seeds(table.reset_index(), "phase")
-            last = own.groupby("phase").tokens.max().astype(float)
-            first = last.shift(fill_value=own.tokens.min())
-            for step, edge in enumerate((first, last)):
-                x = means.phase.map(edge)
-                parts.append(means.assign(tokens=x, step=2 * means.phase + step))
-        return self.along(pd.concat(parts), names.TOKENS).assign(axis="level")
-
     def run_panel(
         self, metric: str, quantizer: str | None, title: str = "{}", **form: Unpack[Form]
     ) -> Panel:
-        """Return a panel for a metric against tokens."""
-        own: Form = {"tokens_x": True, "crop": metric == names.LOSS, **form}
+        """Return a panel for a metric against tokens, above a strip with the learning rate."""
+        own: Form = {"rate": True, "tokens_x": True, "crop": metric == names.LOSS, **form}
         return self.panel(metric, quantizer, self.x_label, title, **own)
 
     @cache
@@ -167,6 +149,23 @@ class Curves:
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
+    def checkpoints(self, run: ShownRun) -> Sequence[Checkpoint]:
+        """Return the checkpoints of a run."""
+        return run.places or Trajectory(self.inputs[run.label]).checkpoints
+
+    @cache
+    def learning_rates(self) -> pd.DataFrame:
+        """Return the learning rate at all checkpoints of every run, for the strip."""
+        rows = [
+            {names.TRAJECTORY: run.name, names.SEED: run.seed, **asdict(checkpoint)}
+            for run in self.settings.runs
+            for checkpoint in self.checkpoints(run)
+        ]
+        table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
+        numbers = table[[names.STEP, names.TOKENS]].astype(float)
+        table = table.assign(**numbers, value=table.lr.astype(float), metric="lr")
+        return self.along(table.assign(stderr=np.nan), self.x).assign(axis="rate")
+
     def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
         """Assign rows up to the start of a branch to its trunk.
         The column `origin` has the trajectory that was measured."""
@@ -198,10 +197,6 @@ class Curves:
     def last_of(points: pd.DataFrame) -> pd.DataFrame:
         """Return the last point of every trajectory in a curve."""
         return points.groupby(["curve", "segment"], sort=False).tail(1)
-
-
-def _joined(texts: pd.Series) -> str:
-    return " ".join(texts.unique() if texts.nunique() == 1 else texts)
 
 
 def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:

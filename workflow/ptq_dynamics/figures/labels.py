@@ -16,6 +16,7 @@ ORIGIN = "ptq-dynamics, {scale}: {identity}"  # metadata of pictures
 FINDING = "finding"  # a fact of a figure: the notes below its caption
 SPANS = "spans"  # a fact of a figure: where its panels lie in the picture, and their limits
 UNDER = re.compile(r"(.+) \(.+\)")  # a curve, the first group, under a quantizer
+RATES = "Learning rate"  # label of the strip with learning rates
 RATE = re.compile(r"LR = ")  # the beginning of a label that is a peak learning rate
 UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}
 
@@ -80,14 +81,13 @@ class Panel:
     x: str
     y: str
     name: str = ""  # its letter
-    right: str | None = None  # label of the right axis, for learning rates
+    rate: bool = False  # with a strip for the learning rate, below the lowest of a column
     tokens_x: bool = False  # format ticks as tokens
     log_x: bool = False
     log_y: bool = False
     thin: bool = False  # no markers
-    faint: bool = False  # draw only ends and levels strongly
     spikes: bool = False  # the vertical scale ignores spikes
-    crop: bool = False  # it ignores the first hundredth of the horizontal axis
+    crop: bool = False  # it ignores the first part of the horizontal axis, but for ends of runs
     diagonal: bool = False  # draw the line of equal values
     alike: str = ""  # panels with the same value share the vertical scale
     zoom: float | None = None  # right limit of the horizontal axis
@@ -97,12 +97,11 @@ class Panel:
 class Form(TypedDict, total=False):
     """Fields of a `Panel` that a metric or a layout chooses."""
 
-    right: str | None
+    rate: bool
     tokens_x: bool
     log_x: bool
     log_y: bool
     thin: bool
-    faint: bool
     spikes: bool
     crop: bool
     diagonal: bool
@@ -124,7 +123,7 @@ FULL_PRECISION: dict[str, Words] = {
 }
 QUANTIZED: dict[str, Words] = {
     names.LOSS: ("{q} loss", "Loss (nats/token)", {}),
-    names.QUANTIZATION_ERROR: ("{q} error", "Error (%)", {}),
+    names.QUANTIZATION_ERROR: ("{q} error", "Loss increase (%)", {}),
     names.INCREASE: ("{q} loss increase", "Increase δ (nats/token)", {}),
     names.WEIGHT_ERROR: ("{q} weight error", "Mean squared error", {}),
     names.OUTPUT_ERROR: ("{q} output error", "Mean squared error", {}),

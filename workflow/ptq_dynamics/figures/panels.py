@@ -1,8 +1,7 @@
 """Panels of figures. The table of a figure, its CSV file, has a row for each drawn point."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
 
@@ -13,24 +12,24 @@ import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.typing import HashableList
 
-from ptq_dynamics.figures.axes import draw_panel
+from ptq_dynamics.figures.axes import draw_panel, draw_rates, name_ends, put_below
 from ptq_dynamics.figures.curves import ABOUT, Curves
-from ptq_dynamics.figures.labels import FINDING, Panel, ShownRun, names_in_groups, rounded
-from ptq_dynamics.figures.places import RIGHT
-from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Look, Styles, in_order, lines
-from ptq_dynamics.measure.names import BACKENDS, SEED, STEP, TOKENS, TRAJECTORY
-from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.figures.labels import FINDING, RATES, Panel, names_in_groups, rounded
+from ptq_dynamics.figures.places import RATE
+from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, in_order, lines
+from ptq_dynamics.measure.names import BACKENDS
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 # Columns of the tables of all figures; docs/results.md describes them.
 PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
-LEARNING_RATE = "Learning rate"
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
+STRIP = 0.33  # inches of the strip for the learning rate
 FEW = 5  # curves, for the legend of which half a text column has room
+SHORT = 12  # letters of a name of a curve that stands beside its end
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 MOST = 5  # columns of the legend
 
@@ -54,35 +53,15 @@ class Sheet:
         self.panels: list[Panel] = []
         self._parts: list[pd.DataFrame] = []
 
-    def add(self, panel: Panel, *parts: pd.DataFrame, rates: bool = False) -> None:
-        """Add a panel with its points, and with the learning `rates` of runs on a right axis."""
-        name, uncertain = letters(len(self.panels)), ", ".join(self.settings.uncertain_rates)
-        if rates:
-            note = f"\n(uncertain of {uncertain})" if uncertain else ""
-            panel = replace(panel, right=f"{LEARNING_RATE}{note}")
+    def add(self, panel: Panel, *parts: pd.DataFrame) -> None:
+        """Add a panel with its points."""
+        name = letters(len(self.panels))
         self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
         place = {"panel": name, "x_axis": panel.x, "y_axis": panel.y}
         for part in parts:
             self._parts.append(part.assign(**place))
             if panel.y.endswith("(%)"):
                 self._parts[-1][["y", "low", "high"]] *= 100
-        if rates:
-            self._parts.append(self._rates.assign(**{**place, "y_axis": LEARNING_RATE}))
-
-    @cached_property
-    def _rates(self) -> pd.DataFrame:
-        """The learning rate at all checkpoints of every run, from the manifests of the runs."""
-        data, rows = self.data, list[dict[str, object]]()
-        for run in self.settings.runs:
-            about = {TRAJECTORY: run.name, SEED: run.seed}
-            rows += [{**about, **asdict(c)} for c in self._checkpoints(run)]
-        table = pd.DataFrame(rows).drop_duplicates([TRAJECTORY, STEP])
-        numbers = table[[STEP, TOKENS]].astype(float)
-        table = table.assign(**numbers, value=table.lr.astype(float), stderr=np.nan, metric="lr")
-        return data.along(table, data.x).assign(axis="right")
-
-    def _checkpoints(self, run: ShownRun) -> Sequence[Checkpoint]:
-        return run.places or Trajectory(self.data.inputs[run.label]).checkpoints
 
     def publish(
         self,
@@ -91,38 +70,63 @@ class Sheet:
         *,
         notes: Sequence[str] = (),
         draw: Draw | None = None,
+        wide: bool = False,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, with one legend below. It has the
         `curves`, by default those of the data, and `more`. `draw` replaces the function that draws
         a panel. Facts: the number of points, and sentences below the caption, at last `notes`."""
-        table, panels = columned(pd.concat(self._parts)), self.panels
+        panels = self.panels
         if self.settings.grouped:
             curves = names_in_groups(self.data.labels)
         curves = in_order(curves or self.data.labels)
-        goes_on = set() if draw else self._taken_over(table)
         styles = lines(curves, self.data.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-        height, wide = HEIGHTS[min(columns, 3) - 1], len(curves) > FEW
-        figure, axes = subplots([panel.name for panel in panels], columns, height, wide=wide)
-        # The last panel of a row labels the right axis.
-        last = {n // columns: panel.name for n, panel in enumerate(panels) if panel.right}.values()
+        has_rates = len(self.data.learning_rates()) > 0
+        # Panels in a column share one strip with the learning rate, below the lowest of them.
+        over = [n for n, panel in enumerate(panels) if panel.rate and has_rates]
+        under = {panels[n].name: n + columns for n in over}
+        strips = [name for name, n in under.items() if n not in over]
+        table = pd.concat(self._parts)
+        rates = [self._rates(name, {*table.segment[table.panel == name]}) for name in strips]
+        table = columned(pd.concat([table, *rates]))
+        goes_on = set() if draw else self._taken_over(table)
+        height, wide = HEIGHTS[min(columns, 3) - 1], wide or len(curves) > FEW
+        height = HEIGHTS[-1] if columns == 1 < len(panels) else height
+        names = [panel.name for panel in panels]
+        figure, axes = subplots(names, columns, height, strips=strips, wide=wide)
         alike = dict[str, Axes]()
-        for panel, ax in zip(panels, axes, strict=True):
+        for panel in panels:
+            ax, part = axes[panel.name], table[table.panel == panel.name]
             if panel.alike and ax is not alike.setdefault(panel.alike, ax):
                 ax.sharey(alike[panel.alike])
-            part = table[table.panel == panel.name]
+            strip, part = part[part.axis == "rate"], part[part.axis != "rate"]
             if draw:
                 draw(ax, panel, part, styles)
             else:
-                if panel.right:
-                    label = panel.right if panel.name in last else ""
-                    draw_rates(ax, panel, part[part.axis == "right"], styles, label)
-                draw_panel(ax, panel, part[part.axis != "right"], styles, goes_on)
-        if any(panel.right for panel in panels) and (table.axis == "right").any():
-            line = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
-            more = {**more, "learning rate (right axis)": line}
-        return self.picture(figure, axes, table, curves=curves, more=more, notes=notes)
+                draw_panel(ax, panel, part, styles, goes_on)
+            if panel.name in strips:
+                below, first = axes[RATE.format(panel.name)], panel.name == strips[0]
+                draw_rates(below, ax, strip, styles, first)
+        for name, n in under.items():
+            if name not in strips:
+                put_below(axes[names[n]], axes[name])
+        beside = [panels[n] for n in over if n % columns == columns - 1]
+        is_named = beside and not draw and max(map(len, curves)) <= SHORT
+        for panel in beside if is_named else []:
+            part = table[(table.panel == panel.name) & (table.axis == "left")]
+            part = part[part.y.notna()].sort_values("x", kind="stable")
+            ends = part.groupby("curve", sort=False).y.last()
+            name_ends(axes[panel.name], {str(k): y for k, y in ends.items()}, styles, height)
+            curves = [curve for curve in curves if curve not in ends]
+        shown = axes.values() if curves or not is_named else ()
+        return self.picture(figure, shown, table, curves=curves, more=more, notes=notes)
+
+    def _rates(self, panel: str, segments: Set[str]) -> pd.DataFrame:
+        """Return the learning rates of the runs in a panel, for the strip below it."""
+        rates = self.data.learning_rates()
+        rates = rates[rates.segment.isin(segments)]
+        return rates.assign(panel=panel, x_axis=self.data.x_label, y_axis=RATES)
 
     def picture(
         self,
@@ -142,14 +146,16 @@ class Sheet:
                 entries.setdefault(label, handle)
         ordered = {label: entries[label] for label in curves if label in entries}
         entries = ordered | entries | dict(more)
-        if len(entries) > 1:
+        if len(entries) > 1 or more:
             columns = _columns([len(label) for label in entries], figure.get_figwidth())
             legend = figure.legend(
                 list(entries.values()), list(entries), loc="outside lower center", ncols=columns
             )
             for drawn in filter(None, legend.legend_handles):
                 drawn.set_alpha(1)
-        figure.suptitle(self._made_at(), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
+        made = self._made_at()
+        weight = "bold" if ", miniature" in made else "normal"
+        figure.suptitle(made, x=0.995, ha="right", fontsize=SMALLEST, color="0.3", weight=weight)
         finding = " ".join([*self._notes(), *notes])
         return Picture(figure, table, {"points": len(table), FINDING: finding})
 
@@ -159,11 +165,11 @@ class Sheet:
         sizes = sorted({run.fact("parameters") for run in runs.values()})
         size = " to ".join(dict.fromkeys(map(rounded, (sizes[0], sizes[-1]))))
         small = {run.stands_for for run in runs} - {None}
-        kind = f" (miniature{'s' * (len(small) > 1)})" if small else ""
-        tokens = max(self._checkpoints(run)[-1].tokens or 0 for run in runs)
+        kind = f", miniature{'s' * (len(small) > 1)}" if small else ""
+        tokens = max(self.data.checkpoints(run)[-1].tokens or 0 for run in runs)
         seeds = _counted(len({run.seed for run in runs}), "seed")
         seen = f", {rounded(tokens)} tokens" if tokens else ""
-        return f"{self.settings.scale}: {size} parameters{kind}{seen}, {seeds}"
+        return f"{self.settings.scale}{kind}: {size} parameters{seen}, {seeds}"
 
     def _notes(self) -> list[str]:
         """Return notes on miniatures, the tool for GPTQ and calibration sets, and planned notes."""
@@ -185,6 +191,8 @@ class Sheet:
         made = [f"GPTQ by {' and '.join(tools)}"] if tools else []
         made += [_counted(sets, "calibration set")] if sets else []
         notes += [f"{', '.join(made)}."] if made else []
+        if of := ", ".join(self.settings.uncertain_rates):
+            notes.append(f"The learning rate of {of} is uncertain.")
         return [*notes, *self.settings.notes]
 
     def _taken_over(self, table: pd.DataFrame) -> set[str]:
@@ -194,25 +202,6 @@ class Sheet:
         first, last = places.min(), places.max()
         both = [(n, t) for n, t in self.data.trunks.items() if n in first and t in last]
         return {trunk for name, trunk in both if first[name] >= last[trunk]}
-
-
-def draw_rates(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles, label: str) -> None:
-    """Draw learning rates as dotted lines on a right axis of a panel."""
-    right = ax.twinx(label=RIGHT.format(panel.name))
-    # Hollow, sparse markers of the curves distinguish lines of different rates.
-    several = table.groupby("curve").y.max().nunique() > 1
-    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
-        line, look = styles[str(curve)], Look(linestyle=":", linewidth=0.8, zorder=1)
-        if several:
-            look |= {"marker": line.marker, "markersize": 2.8, "markerfacecolor": "white"}
-            look |= {"markeredgewidth": 0.5, "markevery": (0.02, 0.4)}
-        right.plot(part.x, part.y, color=line.color, **look)
-    right.set(ylim=(0, None), ylabel=label)
-    right.yaxis.set_major_formatter("{x:g}")
-    right.locator_params(nbins=4)
-    right.grid(False)
-    ax.set_zorder(right.get_zorder() + 1)
-    ax.patch.set_visible(False)
 
 
 def letters(number: int) -> str:
@@ -232,21 +221,29 @@ def subplots(
     columns: int,
     height: float,
     *,
+    strips: Collection[str] = (),
     wide: bool = False,
     layout: Literal["constrained", "compressed"] = "constrained",
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its axes, one for each name, in rows of a `height` in inches. One panel
-    alone has half of the text width unless `wide`. Layout `compressed` is for fixed aspects."""
+) -> tuple[Figure, dict[str, Axes]]:
+    """Return a figure and its axes by name, in rows of a `height` in inches. Rows with panels in
+    `strips` also have axes for the learning rate. One panel alone has half of the text width unless
+    `wide`. Layout `compressed` is for fixed aspects."""
     matplotlib.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
-    cells = [*names, *["."] * (-len(names) % columns)]
-    starts = range(0, len(cells), columns)
-    rows: list[HashableList[str]] = [[*cells[start : start + columns]] for start in starts]
+    cells, heights = [*names, *["."] * (-len(names) % columns)], list[float]()
+    rows = list[HashableList[str]]()
+    for start in range(0, len(cells), columns):
+        row = cells[start : start + columns]
+        rows.append([*row])
+        heights.append(height)
+        if {*strips} & {*row}:
+            rows.append([RATE.format(name) if name in strips else name for name in row])
+            heights.append(STRIP)
     width = TEXT if wide or columns > 1 else HALF
-    figure = Figure(figsize=(width, len(rows) * height + 0.45))
-    axes = figure.subplot_mosaic(rows)
+    figure = Figure(figsize=(width, sum(heights) + 0.45))
+    axes = figure.subplot_mosaic(rows, height_ratios=heights)
     figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
-    return figure, [axes[name] for name in names]
+    return figure, axes
 
 
 def _counted(count: int, what: str) -> str:

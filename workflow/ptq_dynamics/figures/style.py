@@ -12,8 +12,8 @@ from matplotlib.colors import to_hex, to_rgb
 from ptq_dynamics.figures.labels import UNDER, UNITS
 
 TEXT, HALF = 5.5, 2.75  # widths of figures in inches: a text column, and half of it
-SMALLEST = 6.0  # the smallest font size in points
-END = 12.0  # area of the marker at the end of a run, in points²
+SMALLEST, NAMES = 6.0, 6.5  # the smallest font size in points, and that of names of curves
+END = 16.0  # area of the marker at the end of a run, in points²
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,24 @@ OTHERS = (  # curves without a role take these first
     Line("#999933", "-.", ">"),
     Line("#CC6677", "-", "p"),
 )
-# Styles by the first word of a label. Stars are means of several runs, large squares are one run.
+# Styles by the first word of a label, with the paper's colours of its three kinds of runs. Stars
+# are means of several runs, large squares are one run.
+STABLE, DECAY, COSINE = (
+    Line("#808000", "-", "o"),
+    Line("#800080", "-", "s"),
+    Line("#0077BB", "-", "X"),
+)
 ROLES = {
-    "Stable": LINES[0],
-    "Decay": LINES[1],
-    "Doubled": LINES[1],
-    "LAWA": LINES[2],
-    "Soup": Line(LINES[3].color, "-", "*", 75.0),
+    "Stable": STABLE,
+    "Decay": DECAY,
+    "Doubled": DECAY,
+    "LAWA": Line("#E69F00", "-", "^"),
+    "Soup": Line("#009988", "-", "*", 75.0),
     "Base": Line("#004488", "-", "s", 30.0),
-    "Exponential": LINES[4],
-    "Cosine": LINES[6],
-    "WSD": LINES[1],
-    "Pre-training": LINES[1],
+    "Exponential": Line("#77AADD", "--", "v"),
+    "Cosine": COSINE,
+    "WSD": DECAY,
+    "Pre-training": DECAY,
 }
 # "Soup of A" and "Base of A" have the colour of A, with these markers and areas.
 OF = {"Soup of ": ("*", 40.0), "Base of ": ("s", 24.0)}
@@ -176,7 +182,7 @@ def _variant(line: Line, number: int) -> Line:
         return line
     place = next((n for n, other in enumerate(LINES) if other.color == line.color), 0)
     other = LINES[(place + number) % len(LINES)]
-    red, green, blue = (1 - (1 - part) * 0.6**number for part in to_rgb(line.color))
+    red, green, blue = (1 - (1 - part) * 0.75**number for part in to_rgb(line.color))
     return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)
 
 

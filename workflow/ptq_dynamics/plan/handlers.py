@@ -1,6 +1,7 @@
 """The steps of a build around its jobs: checks, the warm process, captions, dropped weights."""
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -24,6 +25,7 @@ MANY = 4  # outdated results from which on the warm process saves time
 LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
 PAGE = "README.md"
 LEAST = 50 * 10**6  # bytes; a full disk truncates compiled code, which Python does not repair
+ACROSS = 4  # small pictures in a row of the page
 INTRODUCTION = (
     "# Figures\n\n"
     "Titles and captions come from `config/figures.yaml` and use the paper's learning rates. "
@@ -80,16 +82,23 @@ def finish(plan: Plan) -> None:
 
 
 def page(figures: Mapping[str, Figure], folder: Path) -> str:
-    """Return pictures, titles, captions and findings of the figures in a folder, as Markdown."""
-    text = INTRODUCTION
+    """Return pictures, titles, captions and findings of the figures in a folder, as Markdown. Small
+    pictures that link to them come first."""
+    text, cells = "", list[str]()
     for name, figure in figures.items():
         if (folder / f"{name}.{RECORD}").exists():
-            caption = figure.caption
+            caption, head = figure.caption, f"{name}: {figure.title}"
             with suppress(Problem, KeyError):
                 caption += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
-            text += f"\n## {name}: {figure.title}\n\n![{figure.title}]({name}.png)\n\n"
+            text += f"\n## {head}\n\n![{figure.title}]({name}.png)\n\n"
             text += f"{caption} [Table of what is drawn]({name}.{TABLE}).\n"
-    return text
+            # As GitHub names the anchor of a heading.
+            anchor = re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-")
+            cells.append(f'[<img src="{name}.png" width="180"><br>{name}](#{anchor})')
+    rows = [cells[start : start + ACROSS] for start in range(0, len(cells), ACROSS)]
+    rows[1:1] = [["---"] * ACROSS] * bool(rows)
+    sheet = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return INTRODUCTION + (f"\n{sheet}" if sheet else "") + text
 
 
 def has_page(figures: Mapping[str, Figure], folder: Path) -> bool:

@@ -75,7 +75,7 @@ def branch(
         seeds=entry.seeds or common_seeds(sources),
         # With the weights of an average, its curve does not continue that of the trunk.
         branched=None if entry.weights else (entry.trunk, first),
-        objective=trunk.objective,
+        objective=entry.objective or trunk.objective,
         optimizer=trunk.optimizer,
         schedule=Wsd(
             kind="wsd",

@@ -26,7 +26,14 @@ class Ends(Layout):
             points = points.assign(segment=points.curve, curve=points.curve.map(groups[group]))
             title = f"{group}\n{{}}".lstrip()
             # Panels of losses share a vertical scale, to compare groups.
-            form: Form = {"alike": "" if quantizer else metric, "tokens_x": True, "log_x": True}
+            # Short budgets have errors that are smaller by orders of magnitude.
+            log = bool(quantizer and (points.y > 0).all())
+            form: Form = {
+                "log_y": log,
+                "alike": "" if quantizer else metric,
+                "tokens_x": True,
+                "log_x": True,
+            }
             panel = data.panel(metric, quantizer, "Budget (tokens)", title, **form)
             sheet.add(panel, points.dropna(subset="curve").sort_values(["curve", "x"]))
         return sheet.publish(columns=len(wanted) if len(groups) > 1 else None)

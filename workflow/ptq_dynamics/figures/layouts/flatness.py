@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 LEAST = 5  # points for a correlation
 RESAMPLED = 1000  # times, for an interval
+SHORT = 5  # ratio of the ends of an axis that has ticks at equal distances
 NUMBERS = ["x", "y", "low", "high", LOSS]
 
 
 class FlatnessOptions(Strict):
-    """Whether points are runs where their losses are equal, instead of checkpoints."""
+    """Whether points are means over the seeds of runs, where their losses are equal or at their
+    ends, instead of checkpoints."""
 
     at_equal_loss: bool = False
+    ends: bool = False
 
 
 class Flatness(Layout):
@@ -60,6 +63,8 @@ class Flatness(Layout):
             table = _against(data, other, metric, quantizer)
             if self.options.at_equal_loss:
                 table = at_equal_loss(table)
+            if self.options.ends:
+                table = table.groupby(["segment", "seeds"], sort=False, dropna=False).tail(1)
             shown |= {*table.curve}
             if len(table) < LEAST:
                 words = f"not known ({len(table)} points)"
@@ -69,7 +74,8 @@ class Flatness(Layout):
                 words = ", ".join(f"{key} {rho:.2f}" for key, rho in correlate(table).items())
             label, words = data.panel(other, None, "").y, words.replace("-", "−")
             panel = data.panel(metric, quantizer, label, f"{{}}\nρ: {words}", log_x=True)
-            sheet.add(panel, table)
+            is_of_runs = self.options.at_equal_loss or self.options.ends
+            sheet.add(panel, _of_runs(table) if is_of_runs else table)
         without = ", ".join(curve for curve in data.labels if curve not in shown)
         notes = [f"No point, as measured losses do not pass the equal loss: {without}."]
         return sheet.publish(columns=len(columns), notes=notes if without else [], draw=_draw_panel)
@@ -109,6 +115,17 @@ def at_equal_loss(table: "pd.DataFrame") -> "pd.DataFrame":
     return pd.DataFrame(points, columns=table.columns).astype(table.dtypes)
 
 
+def _of_runs(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the mean over the seeds of each run, with their standard deviation if several."""
+    runs = table.groupby("segment", sort=False)
+    spread = runs.y.transform("std").fillna(table.high - table.y)
+    means = {name: runs[name].transform("mean") for name in ("x", "y", LOSS)}
+    several = ["seeds", "checkpoint_id"]
+    texts = {n: runs[n].transform(lambda s: " ".join(dict.fromkeys(map(str, s)))) for n in several}
+    table = table.assign(**means, **texts)
+    return table.assign(low=table.y - spread, high=table.y + spread).drop_duplicates("segment")
+
+
 def interval(table: "pd.DataFrame") -> tuple[float, float, float]:
     """Return Spearman's ρ of columns x and y, with a 95 % interval by resampled runs and seeds."""
     table = table.reset_index(drop=True)
@@ -123,14 +140,19 @@ def interval(table: "pd.DataFrame") -> tuple[float, float, float]:
 
 
 def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styles") -> None:
+    from matplotlib.ticker import MaxNLocator
+
     from ptq_dynamics.figures.axes import error_bars, plain_log_ticks
 
     for (label, _, _), part in table.groupby(["curve", "segment", "seeds"], sort=False):
         curve = str(label)
         look: Look = {"linestyle": styles[curve].dash, "linewidth": 0.5, "elinewidth": 0.5}
+        look |= {"markersize": 4.0} if len(part) == 1 else {}
         error_bars(ax, part, styles[curve], curve, **look)
     ax.set_xscale("log")
     plain_log_ticks(ax.xaxis)
+    if table.x.max() < SHORT * table.x.min():
+        ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
 
 

@@ -81,14 +81,20 @@ class Landscapes(Layout):
         surface = grids[grids.point == "grid"].increase
         bounds = surface.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
         bounds = bounds if surface.min() >= 0 else np.array([surface.min(), *bounds])
-        for (title, table), ax in zip(planes.values(), axes, strict=True):
-            filled = _draw_panel(ax, title, table, bounds)
+        for name, (title, table) in planes.items():
+            filled = _draw_panel(axes[name], title, table, bounds)
         increase = "L − L(Θₖ) (nats/token)"
         figure.colorbar(
-            filled, ax=axes, ticks=bounds, label=increase, format="{x:.2g}", aspect=30, pad=0.01
+            filled,
+            ax=[*axes.values()],
+            ticks=bounds,
+            label=increase,
+            format="{x:.2g}",
+            aspect=30,
+            pad=0.01,
         )
         grids = grids.rename(columns={"point": "segment"}).assign(x_axis=ALONG, y_axis=ACROSS)
-        return sheet.picture(figure, axes[:1], columned(grids))
+        return sheet.picture(figure, [*axes.values()][:1], columned(grids))
 
 
 def _draw_panel(

@@ -30,7 +30,7 @@ class Onset(Layout):
         """Draw the figure; a note has the shares of variance from `described`."""
         data, (error, _), shares_of = sheet.data, self.metrics, list[str]()
         for quantizer in data.quantizers:
-            sheet.add(data.run_panel(error, quantizer), data.points(error, quantizer), rates=True)
+            sheet.add(data.run_panel(error, quantizer), data.points(error, quantizer))
             loss = data.against_loss(error, quantizer)
             rate = data.along(data.select(error, quantizer), "lr")
             for (axis, label), part in zip(AXES.items(), (loss, rate), strict=True):

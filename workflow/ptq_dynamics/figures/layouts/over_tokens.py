@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
+
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.columns import OrColumn
 from ptq_dynamics.figures.labels import Form, call
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
 
 WAY = "Share of the end's weights"
+PEAK = "last at the peak rate, mean"
 WIDEST, NARROWEST = 3.2, 0.8  # widths in points of lines that may overlap
 
 
@@ -25,14 +28,15 @@ class OverTokensOptions(Strict):
 
     # Show losses in the panel of the full-precision loss, or beside it.
     quantized_losses: Literal["none", "within", "beside"] = "none"
-    means: bool = False  # emphasize ends, and the means of trunks between branches
     log: bool = False  # logarithmic vertical axes
     share: bool = False  # the share of the way between two checkpoints instead of tokens
-    words: bool = False  # describe the error in a note
+    branches: bool = False  # show branches in panels of their own
+    # Describe the error in a note; panels above each other show what the note compares.
+    words: bool = False
 
 
 class OverTokens(Layout):
-    """A panel for every metric and quantizer, with the learning rate as a dotted line.
+    """A panel for every metric and quantizer, with a strip for the learning rate.
     Eigenvalues are those of the last checkpoint, by rank."""
 
     layout: Literal["over_tokens"]
@@ -67,15 +71,22 @@ class OverTokens(Layout):
                 widths, parts = _all_losses(data)
                 labels = [*widths]
                 own: Form = {**form, "widths": widths}
-                sheet.add(data.run_panel(metric, quantizer, "Loss", **own), *parts, rates=True)
+                sheet.add(data.run_panel(metric, quantizer, "Loss", **own), *parts)
             else:
-                parts, faint = [data.points(metric, quantizer)], False
-                if quantizer and options.means:
-                    parts, faint = [*parts, data.phase_means(metric, quantizer)], True
-                own = {**form, "faint": faint}
-                sheet.add(data.run_panel(metric, quantizer, **own), *parts, rates=True)
+                points = data.points(metric, quantizer)
+                apart = points.segment.isin(data.trunks) if options.branches else points.x.isna()
+                # What has no learning rate, such as an average of ends, belongs to the branches.
+                if options.branches:
+                    apart |= ~points.segment.isin({*data.learning_rates().segment})
+                parts = [points[~apart]]
+                if quantizer and options.words and len(level := _level(data, metric, quantizer)):
+                    parts, labels = [*parts, level], [*data.labels, PEAK]
+                sheet.add(data.run_panel(metric, quantizer, **form), *parts)
+                if apart.any():
+                    title = "{}, stage 2"
+                    sheet.add(data.run_panel(metric, quantizer, title, **form), points[apart])
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
-        return sheet.publish(labels, notes=notes)
+        return sheet.publish(labels, 1 if notes else None, notes=notes, wide=bool(notes))
 
 
 def _all_losses(data: "Curves") -> tuple[dict[str, float], list["pd.DataFrame"]]:
@@ -90,6 +101,19 @@ def _all_losses(data: "Curves") -> tuple[dict[str, float], list["pd.DataFrame"]]
         width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
         widths |= dict.fromkeys(under.values(), width)
     return widths, parts
+
+
+def _level(data: "Curves", metric: str, quantizer: str) -> "pd.DataFrame":
+    """Return the mean of the first curve's last checkpoints at the peak rate, up to its end."""
+    import pandas as pd
+
+    from ptq_dynamics.figures.verdict import BEFORE
+
+    run, table = data.curves[data.labels[0]][0], data.select(metric, quantizer)
+    stable = table[(table.trajectory == run) & (table.phase == "stable")].sort_values(names.STEP)
+    level, points = data.along(stable.tail(BEFORE), data.x), data.points(metric, quantizer)
+    both = pd.concat([level, points[points.segment == run].tail(1)]) if len(level) else level
+    return both.assign(curve=PEAK, axis="level", y=level.y.mean(), low=np.nan, high=np.nan)
 
 
 def _ranks(data: "Curves") -> "pd.DataFrame":

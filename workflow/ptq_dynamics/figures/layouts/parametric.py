@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
 
 
+# Panels of losses go on beyond the ends of curves by a share of the range of ends, or of the loss.
+ROOM, LEAST = 0.3, 0.01
+
+
 class ParametricOptions(Strict):
     """`losses_of`: quantizers with panels of losses (default: all)."""
 
@@ -41,12 +45,15 @@ class Parametric(Layout):
         data, (first, *others) = sheet.data, self.quantizers
         over = [metric for metric in self.metrics if metric != LOSS]
         for metric in over:
-            sheet.add(data.run_panel(metric, first), data.points(metric, first), rates=True)
+            sheet.add(data.run_panel(metric, first), data.points(metric, first))
         for shown, title in ((LOSS, "FP to {}"), (QUANTIZATION_ERROR, "{} vs. loss")):
             for quantizer in self.options.losses_of or self.quantizers:
                 points = data.against_loss(shown, quantizer)
-                # Every curve has a quarter of its points in the panel.
-                zoom = float(points.groupby("curve").x.quantile(0.25).max())
+                # Losses differ little from the diagonal, except beside the ends of curves.
+                curves = points.groupby("curve").x
+                lowest = curves.min()
+                room = max(ROOM * (lowest.max() - lowest.min()), LEAST * lowest.max())
+                zoom = float(lowest.max() + room if shown == LOSS else curves.quantile(0.25).max())
                 # Losses may differ by less than a marker.
                 form: Form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": shown == LOSS}
                 sheet.add(data.panel(shown, quantizer, BEFORE, title, **form), points)
@@ -54,7 +61,6 @@ class Parametric(Layout):
                 sheet.add(
                     data.run_panel(metric, quantizer),
                     data.points(metric, quantizer),
-                    rates=True,
                 )
             others = []
         return sheet.publish()

@@ -107,7 +107,7 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
     for stage, part in points.groupby("curve", sort=False):
         line = styles[str(stage)]
         look: Look = {"linestyle": "none", "elinewidth": 0.6, "markersize": line.area**0.5}
-        error_bars(ax, part, line, str(stage), **look)
+        error_bars(ax, part, line, "_", **look)  # the axis has names of stages, not the legend
         end += _width(part)
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
@@ -118,8 +118,20 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
         low, high = points.low.fillna(points.y).min(), points.high.fillna(points.y).max()
         room = 0.05 * ((max(0, high) - min(0, low)) or 1)
         ax.set_ylim(min(0, low) - room, max(0, high) + room)
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, xticks=[])
+    stages = points.groupby("curve", sort=False).x.mean()
+    ax.set(title=panel.title, ylabel=panel.y)
+    ax.set_xticks(stages, stages.index, rotation=90)
+    ax.tick_params(axis="x", length=0, labelbottom=_is_lowest(ax))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}".replace("-", "−"))
+
+
+def _is_lowest(ax: "Axes") -> bool:
+    """Return whether a panel is the lowest of its column."""
+    specs = [spec for other in ax.figure.axes if (spec := other.get_subplotspec())]
+    own = ax.get_subplotspec()
+    return not own or own.rowspan.start == max(
+        spec.rowspan.start for spec in specs if spec.colspan == own.colspan
+    )
 
 
 def _width(part: "pd.DataFrame") -> float:
