@@ -278,6 +278,16 @@ def test_checkpoints_of_another_model_and_files_that_are_cut_off_are_named(tmp_p
     assert "step-2/model.safetensors cannot be read" in refused()
 
 
+def test_defective_checkpoints_of_a_second_run_are_left_out(tmp_path, refused):
+    for step in (1, 2):
+        checkpoint(tmp_path / f"other/step-{step}")
+    broken = {**WEIGHTS, "norm.weight": torch.full((16,), torch.nan)}
+    save_file(broken, tmp_path / "other/step-2/model.safetensors")
+    printed = refused(f"{tmp_path / 'other'} --average 2")
+    assert "other/step-2 is left out: it has values that are not finite" in printed
+    assert "--average is 2: must be 0, since there is one checkpoint" in printed
+
+
 def test_quantized_checkpoints_and_models_without_a_step_are_named(tmp_path, refused, capsys):
     path = tmp_path / "run/step-2/config.json"
     shutil.rmtree(tmp_path / "run/step-1")
