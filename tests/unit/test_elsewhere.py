@@ -2,6 +2,7 @@
 is refused."""
 
 import json
+import os
 import shlex
 import shutil
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from ptq_dynamics import cli
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.cli import places
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders
@@ -93,9 +95,14 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
     config = tiny_config(tmp_path, **added)
     made = plan("smoke", config, figures=["mine"])
     (job,) = [each for each in made.site.needed(made.last()) if each.stage == "trajectories.local"]
-    found = [each.checkpoint for each in job.settings.checkpoints]
+    found = made.site.planned["mine"].places
     assert [each.phase for each in found] == phases
     assert [each.tokens for each in found][-1] == (None if rate else 250)
+    # What is measured does not depend on them.
+    saved = {(each.checkpoint.phase, each.checkpoint.lr) for each in job.settings.checkpoints}
+    assert saved == {("checkpoint", None)}
+    shown = made.figures.figure("mine").settings
+    assert shown.runs[0].places == shown.series[0].places == found
     assert job.settings.parameters == 48 * 16 + 16
     assert made.site.planned["mine"].shape.model.widths == (16,)
 
@@ -131,6 +138,7 @@ WRONG = [
     ("--scale lpatop", "the nearest: laptop"),
     ("--average 3", "must be 0, or from 2 to 2"),
     ("--average 3 --last 1", "--average is 3: must be 0, since there is one"),
+    ("--names 'a b'", "--names has a, b: must be 1 different names"),
     ("--exclude 'step-*'", "--exclude leaves no checkpoint in "),
     ("--tokens 1", "--tokens must be 256 or more"),
     ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
@@ -190,11 +198,49 @@ def test_the_least_text_that_is_stated_is_enough(tmp_path, refused, options, siz
     text.write_text("é" * (size - 1) + "\n\n", encoding="utf-8")
     assert refused(f"--text {text} {options}").endswith(words)
     text.write_text("é" * size + "\n\n", encoding="utf-8")
+    assert not (tmp_path / "out").exists()  # a failed call leaves nothing
+    (tmp_path / "out").mkdir()
     assert "hold different models" in refused(f"--text {text} {options}")
     sizes = read_yaml(tmp_path / "out/config/scales/own.yaml")["corpora"]["main"]
     used = sizes["validation"], sizes["calibration"], sizes["probe"]
     assert size // 6 - 3 < sum(used) <= (size + 1) // 6
     assert bool(sizes["probe"]) == ("--curvature" in options) and min(used[:2]) > 512
+
+
+def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    roots = dict[str, str]()
+    for place in ("a/run", "b/run", "c/b/run", "a/run"):
+        folder = tmp_path / place
+        folder.mkdir(parents=True, exist_ok=True)
+        (name,) = places.names_of([place], [])
+        with places.claimed(None, [place], [name]) as root:
+            entry = {"checkpoints": {"folder": os.path.relpath(folder, root)}}
+            (root / "config/families.yaml").write_text(json.dumps({"own": {"run": entry}}))
+            (root / "record.json").touch()
+        assert roots.setdefault(place, str(root)) == str(root)
+    assert [*roots.values()] == ["own/run", "own/b-run", "own/b-run-2"]
+    assert places.names_of(["a/run", "b/run"], []) == ["a-run", "b-run"]
+    with pytest.raises(Problem, match="name each run once"):
+        places.names_of(["a/run", "a/run/"], [])
+
+
+def test_an_average_is_made_again_only_for_its_own_members(tmp_path):
+    for step in range(1, 5):
+        checkpoint(tmp_path / f"run/step-{step}")
+    entry = {"checkpoints": {"folder": str(tmp_path / "run")}}
+    families = {"own": {"mine": entry}, "averages": {"mean": {"trajectory": "mine", "last": 2}}}
+    query = figure("over_tokens", {"Mine": ["mine"], "Mean": ["mean"]}, ["loss"])
+    config = tiny_config(tmp_path, families=families, figures={"mine": query})
+    scale = read_yaml(config / "scales/smoke.yaml")
+    (config / "scales/smoke.yaml").write_text(json.dumps({**scale, "shard": 1}))
+    made = plan("smoke", config, figures=["mine"])
+    needs = {
+        job.folder[-1]: [path.split("/")[-2][-1] for path in job.needs]
+        for job in made.site.needed(made.last())
+        if job.stage == "trajectories.average"
+    }
+    assert needs == {"2": ["1", "2"], "3": ["2", "3"], "4": ["3", "4"]}
 
 
 def test_a_folder_of_text_says_what_is_not_read(tmp_path, refused):
@@ -230,6 +276,16 @@ def test_checkpoints_of_another_model_and_files_that_are_cut_off_are_named(tmp_p
     weights.write_bytes(whole[:-1])
     shutil.rmtree(tmp_path / "run/step-1")
     assert "step-2/model.safetensors cannot be read" in refused()
+
+
+def test_defective_checkpoints_of_a_second_run_are_left_out(tmp_path, refused):
+    for step in (1, 2):
+        checkpoint(tmp_path / f"other/step-{step}")
+    broken = {**WEIGHTS, "norm.weight": torch.full((16,), torch.nan)}
+    save_file(broken, tmp_path / "other/step-2/model.safetensors")
+    printed = refused(f"{tmp_path / 'other'} --average 2")
+    assert "other/step-2 is left out: it has values that are not finite" in printed
+    assert "--average is 2: must be 0, since there is one checkpoint" in printed
 
 
 def test_quantized_checkpoints_and_models_without_a_step_are_named(tmp_path, refused, capsys):

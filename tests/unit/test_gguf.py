@@ -4,7 +4,7 @@ import gguf
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.cli import project
+from ptq_dynamics.cli import own_scale
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.quantize.methods.gguf import Gguf
 from support import ROOT, one_line, plan
@@ -89,6 +89,6 @@ def test_transposed_layers_are_rounded_along_their_inputs(tmp_path):
 
 def test_other_types_and_widths_are_one_line():
     with one_line("only llama.cpp quantizes to q4_k_m"):
-        project.quantizers(["q4_k_m"], [])
+        own_scale.quantizers(["q4_k_m"], [])
     model = plan("smoke").site.config.scale.models["kumar-70m"]
     assert "do not divide the layer width 16" in Gguf(**ENTRIES["q4_0"]).refuses(model)

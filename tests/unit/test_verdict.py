@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from drawing import Drawn, figure, planned
-from ptq_dynamics.figures.verdict import Errors
+from ptq_dynamics.figures.verdict import Errors, apart
 
 RUNS = 400
 AT_PEAK = (0, 1, 2, 3, 5, 8, 20)
@@ -93,6 +93,38 @@ def test_intervals_cover_and_no_step_before_the_rise_is_named(shape):
         since = [int(each[1].replace(",", "")) for words in said if (each := SINCE.search(words))]
         early = sum(step < 100 * (at_peak + 3) for step in since)
         assert early <= FIVE * RUNS, (at_peak, early)
+
+
+def larger(random, pairs, scatter, shape="normal", expected=1.0):
+    """Shares of pairs of runs whose second is said to have a smaller, and a larger error at its
+    end. The first scatters by half as much."""
+    first, second = (phases_of(*each) for each in pairs)
+    one = simulated(random, first, scatter / 2, shape)
+    two = simulated(random, second, scatter, shape, expected)
+    said = [apart(b, "two", "one", a) for a, b in zip(one, two, strict=True)]
+    return [
+        sum(f"two has the {how}" in text for text in said) / RUNS for how in ("smaller", "larger")
+    ]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ends_that_are_alike_are_said_to_differ_in_at_most_five_pairs_of_a_hundred(shape):
+    random = np.random.default_rng(0)
+    schedules = ("wsd", "wsd"), ("cosine", "wsd"), ("constant", "constant"), ("wsd", "short")
+    for kinds in schedules:
+        for counts in ((0, 3), (2, 2), (20, 3), (8, 8), (20, 0), (20, 20)):
+            for scatter in SCATTERS:
+                wrong = sum(larger(random, zip(kinds, counts, strict=True), scatter, shape))
+                assert wrong <= FIVE, (kinds, counts, scatter, wrong)
+
+
+def test_an_end_with_twice_the_error_is_told():
+    """Shares are a little below those of docs/own.md."""
+    for (at_peak, scatter), least in {(3, 0.05): 0.95, (3, 0.15): 0.65, (20, 0.15): 0.95}.items():
+        expected = rising(phases_of("wsd", at_peak), 1.5, 2)
+        pair = [("wsd", at_peak)] * 2
+        _, share = larger(np.random.default_rng(0), pair, scatter, expected=expected)
+        assert share >= least, (at_peak, scatter, share)
 
 
 def test_what_cannot_be_told_is_not_told():

@@ -2,23 +2,25 @@
 
 import csv
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 from shutil import copytree
-from subprocess import run
+from subprocess import PIPE, STDOUT, Popen, run
 
 import pytest
-from ptq_dynamics import measurements
+from ptq_dynamics import MeasureCallback, measurements
 from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from safetensors.torch import load_file, save_file
+from transformers import TrainerCallback
 
 COLUMNS = ["quantizer", "checkpoint_id", "metric", "value", "stderr", "checkpoint"]
 OUTPUTS = ["README.md", "figures/own/quantization.png", "results/own/measurements.csv"]
 PICTURE = "figures/own/quantization.png"
 
 
-def train(folder, steps, every):
+def train(folder, steps, every, callbacks=(), **more):
     """A tiny Llama by transformers' Trainer, warmup, stable phase and decay."""
     import torch
     import transformers
@@ -49,9 +51,12 @@ def train(folder, steps, every):
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
+        **more,
     )
     collate = transformers.default_data_collator
-    trainer = transformers.Trainer(model, options, collate, rows, processing_class=tokenizer)
+    trainer = transformers.Trainer(
+        model, options, collate, rows, processing_class=tokenizer, callbacks=[*callbacks]
+    )
     trainer.train()
     trainer.save_model()
     return folder
@@ -94,7 +99,8 @@ def test_one_command_gives_picture_table_and_words(measured):
     assert "run is left out: its weights are those of checkpoint-120" in said
     assert "2 checkpoints of llama" in said and "the first checkpoint took" in said
     assert "3-bit GPTQ: the error is" in said and "The average of the last 2 has an error" in said
-    assert "of docstrings in blocks of 64. gptq-3bit is GPTQ with 3 bits and groups of 32" in said
+    assert "of docstrings in blocks of 64. Blocks begin without BOS" in said
+    assert "gptq-3bit is GPTQ with 3 bits and groups of 32 weights." in said
     rows = rows_of(out / OUTPUTS[2])
     runs = [row for row in rows if row["trajectory"] == "run" and row["metric"] == "loss"]
     full = [row for row in runs if row["quantizer"] == "fp"]
@@ -129,6 +135,72 @@ def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
     assert "fetch/run/step-0000120" in again
     assert "measure/run/seed-7/fp/step-0000120" not in again
     assert "measure/last-2/seed-7/fp/step-0000120" in again
+
+
+def test_another_rate_is_drawn_and_nothing_is_measured_again(trained, measured):
+    out, options, _ = measured
+    before = made(out)
+    done, _ = measure(trained, out, *options, "--lr", "1e-3", "--tokens-per-step", "10")
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = {path.name for path, when in made(out).items() if before.get(path) != when}
+    assert again == {"quantization.record.json", "measurements.record.json"}
+    rows = rows_of(out / OUTPUTS[2])
+    assert {row["lr"] for row in rows if row["trajectory"] == "run"} == {"0.001"}
+    assert {row["tokens"] for row in rows} == {"600", "1200"}
+
+
+def test_a_run_is_watched_while_it_trains_and_deletes_checkpoints(tmp_path):
+    """The training waits for the page of each checkpoint, so that it deletes what was measured."""
+    out = tmp_path / "out"
+
+    class Waiting(TrainerCallback):
+        def on_save(self, args, state, control, **_):
+            until = time.monotonic() + 240
+            while f"  {state.global_step}  " not in self.page() and time.monotonic() < until:
+                time.sleep(0.2)
+
+        @staticmethod
+        def page():
+            return (out / "README.md").read_text() if (out / "README.md").exists() else ""
+
+    options = ("--out", str(out), "--bits", "3", "--tokens", "2048", "--average", "2")
+    callbacks = [MeasureCallback(*options), Waiting()]
+    train(tmp_path / "run", 15, 5, callbacks, save_total_limit=2)
+    assert not (tmp_path / "run/checkpoint-5").exists()
+    rows = rows_of(out / OUTPUTS[2])
+    shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "gptq-3bit"}
+    assert shown == {("run", "5"), ("run", "10"), ("run", "15"), ("last-2", "10"), ("last-2", "15")}
+    assert "checkpoint-5 were deleted after they had been measured" in Waiting.page()
+    assert not [*out.glob("results/own/average/*/*/*/*.safetensors")]
+    # What was deleted cannot be measured under another quantizer.
+    done, _ = measure(tmp_path / "run", out, "--methods", "rtn", "--bits", "4", "--tokens", "2048")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "step-0000005 of run is left out: it was deleted" in done.stdout
+
+
+def test_a_signal_to_the_command_alone_ends_its_build(trained, tmp_path):
+    command = [sys.executable, "-m", "ptq_dynamics.cli", "measure", str(trained)]
+    with Popen([*command, "--out", str(tmp_path / "out")], stdout=PIPE, stderr=STDOUT) as call:
+        while b"Job stats" not in call.stdout.readline():
+            assert call.poll() is None
+        call.terminate()
+        call.stdout.read()  # ends with the last process that writes into the pipe
+    assert call.returncode == -signal.SIGTERM
+
+
+def test_two_runs_have_one_picture_and_a_verdict(trained, tmp_path):
+    for name, steps in (("short", (10, 20)), ("long", (10, 20, 30))):
+        (tmp_path / name).mkdir()
+        for step in steps:
+            (tmp_path / name / f"checkpoint-{step}").symlink_to(trained / f"checkpoint-{step}")
+    options = ("--names", "a b", "--methods", "rtn", "--bits", "3", "--average", "0")
+    done, _ = measure(tmp_path / "short", tmp_path / "out", str(tmp_path / "long"), *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "out/README.md").read_text()
+    assert "At the end its error minus that of a is" in page
+    assert "whether they differ cannot be told; " in page
+    drawn = rows_of(tmp_path / "out" / PICTURE.replace(".png", ".csv"))
+    assert {row["curve"] for row in drawn} == {"a", "b"}
 
 
 def test_the_picture_is_traced_to_the_files_of_checkpoints(measured):

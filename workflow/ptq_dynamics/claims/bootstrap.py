@@ -180,7 +180,7 @@ class Bootstrap:
         """Return id, step and tokens of checkpoints, and losses, float64 [checkpoints, blocks]."""
         by_id = measurements.block_losses(series, self.inputs)
         manifests = measurements.manifests_of(series, self.inputs)
-        checkpoints = Trajectory(manifests).checkpoints if by_id else []
-        rows = pd.DataFrame(checkpoints, columns=["id", "step", "tokens"])
+        every = series.places or Trajectory(manifests).checkpoints
+        rows = pd.DataFrame(every if by_id else [], columns=["id", "step", "tokens"])
         losses = [by_id[name] for name in rows.id] or [np.empty(1)]
         return rows, np.stack(losses).astype(np.float64)[: len(rows)]

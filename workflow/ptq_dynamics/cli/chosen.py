@@ -1,10 +1,12 @@
 """Configuration chosen on the command line, and projects in other folders."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from ptq_dynamics.base.problem import Problem
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from ptq_dynamics.plan import Plan
 
 FOLDER = Path("config")
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def load(**choice: str | bool | None) -> "Config":
@@ -57,15 +60,40 @@ def profile(name: str) -> Path:
     return places[0].absolute()
 
 
-def build(folder: Path, targets: Iterable[str], profile: Path, **choice: str) -> None:
-    """Build the project in a folder under a profile; raises `Problem` if the build fails."""
+def build(
+    folder: Path,
+    targets: Iterable[str],
+    profile: Path,
+    options: Iterable[str] = (),
+    **choice: str,
+) -> None:
+    """Build the project in a folder under a profile, with further options of Snakemake; raises
+    `Problem` if the build fails."""
     snakemake = str(Path(sys.executable).with_name("snakemake"))
     command = [snakemake, "-s", str(checkout.ROOT / "Snakefile")]
-    command += ["--workflow-profile", str(profile)]
+    command += ["--workflow-profile", str(profile), *options]
     if choice:
         command += ["--config", *(f"{key}={value}" for key, value in choice.items())]
     environment = {**os.environ, **checkout.environment()}
     if profile.name != "default":  # it may need the packages for SLURM
         environment["PYTHONPATH"] += f"{os.pathsep}{checkout.ROOT / '.venv/slurm'}"
-    if subprocess.call([*command, "--", *targets], cwd=folder, env=environment):
+    # A group of its own, so that a signal to this process alone ends Snakemake and all its jobs.
+    build = subprocess.Popen(
+        [*command, "--", *targets], cwd=folder, env=environment, process_group=0
+    )
+
+    ended = list[int]()
+
+    def end(number: int, _: FrameType | None) -> None:
+        ended.append(number)
+        os.killpg(build.pid, number)
+
+    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in heard}
+    status = build.wait()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    if ended:
+        os.kill(os.getpid(), ended[0])
+    if status:
         raise Problem("the build failed (see above); to resume it, run the same command again")

@@ -19,7 +19,13 @@ METHODS = (
 
 
 def measure(
-    place: Annotated[str, Argument(help="folder of checkpoints, one checkpoint, or OWNER/NAME")],
+    places: Annotated[
+        list[str],
+        Argument(help="folder of checkpoints, one checkpoint, or OWNER/NAME; of each run"),
+    ],
+    names: Annotated[
+        Words, Option(help=f"of runs on the page; {SEVERAL}; default: folders")
+    ] = None,
     revisions: Annotated[Text, Option(help="branches of OWNER/NAME, as 'step*'")] = None,
     step: Annotated[Text, Option(help=r"names of folders; a group is the step: 's-(\d+)'")] = None,
     methods: Annotated[Words, Option(help=f"{METHODS}; {SEVERAL}; default: gptq")] = None,
@@ -32,6 +38,8 @@ def measure(
         Text, Option(help="field of --text, with text or chats; default: text")
     ] = None,
     tokens: Annotated[Number, Option(help="validation tokens; default: 32768")] = None,
+    context: Annotated[Number, Option(min=2, help="tokens in a block; default: 512")] = None,
+    batch: Annotated[Number, Option(min=1, help="blocks in memory at once; default: 4")] = None,
     tokens_per_step: Annotated[float | None, Option(help="tokens in a step of the run")] = None,
     lr: Annotated[Text, Option(help="CSV file with step and lr, a rate, or trainer_state")] = None,
     every: Annotated[Number, Option(help="measure one checkpoint in so many")] = None,
@@ -43,6 +51,10 @@ def measure(
     no_bos: Annotated[
         bool, Option("--no-bos", help="blocks without BOS; with --scale too")
     ] = False,
+    keep: Annotated[bool, Option("--keep", help="keep the weights of averages")] = False,
+    jobs: Annotated[Number, Option(min=1, help="jobs at once; default: as memory allows")] = None,
+    watch: Annotated[bool, Option("--watch", help="measure new checkpoints as they come")] = False,
+    piped: Annotated[bool, Option("--piped", hidden=True)] = False,
     seed: Annotated[int, Option(help="seed of random choices")] = 0,
     scale: Annotated[Text, Option(help="use its text and settings; default: own settings")] = None,
     out: Annotated[Path | None, Option(help="output folder; default: own/NAME")] = None,
@@ -51,34 +63,56 @@ def measure(
     """Measure how your own checkpoints change under quantization.
 
     Example: ptq-dynamics measure ~/runs/mine --last 4"""
-    from ptq_dynamics.cli import own, project
+    from ptq_dynamics.cli import own, own_scale, project, watching
+    from ptq_dynamics.cli.places import claimed, names_of
 
-    workflow_profile = chosen.profile(profile)
-    root = out or Path("own", Path(place).resolve().name)
-    (root / "config").mkdir(parents=True, exist_ok=True)
-    checkpoints = project.checkpoints(root, place, revisions, step, words(exclude))
-    options = {"rate": project.rate(root, lr), "tokens_per_step": tokens_per_step}
-    options |= {"every": every, "last": last, "skip": skip}
-    options["bos"] = not (no_bos or scale)
-    checkpoints |= {key: value for key, value in options.items() if value is not None}
+    workflow_profile, runs = chosen.profile(profile), names_of(places, words(names))
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
-    count, left = project.leave_out_defects(root, checkpoints)
-    # The scatter of one checkpoint is that between two calibration sets.
-    draws = 2 if count == 1 and scale is None else 1
-    project.write(
-        root,
-        checkpoints,
-        project.quantizers(words(methods), words(bits)),
-        project.scale(
-            root, scale, text, field, tokens, words(tasks), curvature=curvature, draws=draws
-        ),
-        count=count,
-        average=average,
-        metrics=metrics,
-        seed=seed,
-    )
-    source = text or (f"scale {scale}" if scale else "docstrings")
-    with chdir(root):
-        files = own.measure(workflow_profile, source, left)
-    print("written:", ", ".join(str(root / file) for file in files))
+    quantizers = own_scale.quantizers(words(methods), words(bits))
+    named = text or (f"scale {scale}" if scale else "docstrings")
+
+    def once() -> None:
+        with claimed(out, places, runs) as root:
+            options = {"rate": project.rate(root, lr), "tokens_per_step": tokens_per_step}
+            options |= {"every": every, "last": last, "skip": skip}
+            options["bos"] = not (no_bos or scale)
+            given = {key: value for key, value in options.items() if value is not None}
+            entries, left = dict[str, own_scale.Yaml](), list[str]()
+            for key, place in zip(project.keys(runs), places, strict=True):
+                source = root, key, place, revisions, step, words(exclude)
+                entries[key] = project.checkpoints(*source) | given
+                left += project.complete(root, key, entries[key])
+            is_lone = all(project.kept(root, *of)[1] == 1 for of in entries.items())
+            settings = own_scale.scale(
+                root,
+                scale,
+                text,
+                field,
+                tokens,
+                words(tasks),
+                curvature=curvature,
+                # The scatter of one checkpoint is that between two calibration sets.
+                draws=2 if is_lone and scale is None and not watch else 1,
+                context=context,
+                batch=batch,
+                keep=keep,
+            )
+            project.write(
+                root,
+                dict(zip(runs, entries.values(), strict=True)),
+                quantizers,
+                settings,
+                average=average,
+                metrics=metrics,
+                seed=seed,
+                grows=watch,
+            )
+            with chdir(root):
+                files = own.measure(workflow_profile, named, jobs, left)
+            print("written:", ", ".join(str(root / file) for file in files), flush=True)
+
+    if watch:
+        watching.watch([Path(place) for place in places], once, piped=piped)
+    else:
+        once()
     return True

@@ -1,17 +1,23 @@
 """Building a project of own checkpoints, and its page."""
 
-from collections.abc import Iterator
+import os
+import subprocess
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from pandas import DataFrame, Series
+import psutil
+from pandas import DataFrame
 
 from ptq_dynamics.base.checkpoints import ROUTER
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.project import FIGURE, RUN
+from ptq_dynamics.cli.project import FIGURE, RUN, SCALE
+from ptq_dynamics.config import read_yaml
 from ptq_dynamics.corpus.splits import BEGIN
 from ptq_dynamics.engine import manifest, record
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.lease import visible
+from ptq_dynamics.engine.record import Record
+from ptq_dynamics.engine.specification import Job, stale
 from ptq_dynamics.figures.labels import FINDING, METHODS, PICTURES
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import ACCURACY, FULL_PRECISION, MEASUREMENTS
@@ -20,6 +26,7 @@ from ptq_dynamics.provenance.state import find
 from ptq_dynamics.train.architectures.given import Given
 
 REPORT = Path("README.md")
+SHARE = 0.9  # of a GPU's memory that jobs may fill
 # Tables of metrics on the page: words, columns of the index, factor and format.
 BESIDE: dict[str, tuple[str, list[str], int, str]] = {
     "kl_divergence": ("KL divergence from full precision (nats per token)", [], 1, ".4g"),
@@ -33,82 +40,122 @@ BESIDE: dict[str, tuple[str, list[str], int, str]] = {
 }
 
 
-def measure(profile: Path, text: str, left: list[str]) -> list[Path]:
-    """Measure missing or outdated checkpoints of the project in this folder; print the finding.
-    The page has the lines `left` on models that are not measured. Return the written files."""
+def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list[Path]:
+    """Measure missing or outdated checkpoints of the project in this folder, in so many `jobs` at
+    once; print the finding. The page has the lines `left` on models that are not measured. Return
+    the written files."""
     plan = chosen.plan()
-    figure = plan.figures.figure(FIGURE)
+    figure, runs = plan.figures.figure(FIGURE), plan.site.config.families.own
     quantizers = [*dict.fromkeys(series.quantizer for series in figure.settings.series)]
-    points, shape = plan.site.planned[RUN].measured, plan.site.planned[RUN].shape
-    assert isinstance(shape.model, Given)
-    tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
-    about = f"{len(points)} checkpoint{'s' * (len(points) > 1)} of {shape.model.name}"
-    about += f" ({shape.model.total:,} parameters)"
-    about += f", each in {', '.join(quantizers)}, on {tokens:,} tokens of {text}"
+    parts = list[str]()
+    for run in runs:
+        points, shape = plan.site.planned[run].measured, plan.site.planned[run].shape
+        assert isinstance(shape.model, Given)
+        tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
+        count = f"{len(points)} checkpoint{'s' * (len(points) > 1)}"
+        parts.append(f"{count} of {shape.model.name} ({shape.model.total:,} parameters)")
+    about = f"{' and '.join(parts)}, each in {', '.join(quantizers)}"
+    about += f", on {tokens:,} tokens of {text}"
     about += f" in blocks of {shape.context:,}"
     print(about)
+    if gone := [each.subfolder for run in runs.values() for each in run.deleted]:
+        about += f". {', '.join(gone)} were deleted after they had been measured"
     if any(finding.state != "up to date" for finding in find(plan, plan.last())):
-        _build(plan, quantizers, profile)
+        _build(plan, profile, jobs)
     print(f"\n{_report(plan, figure, f'{about}.', left)}\n")
     return [REPORT, Path(plan.site.results, MEASUREMENTS)]
 
 
-def _build(plan: Plan, quantizers: list[str], profile: Path) -> None:
-    """Build the first checkpoint, print an estimate of the time, and build the rest."""
-    first, seed = next(iter(plan.site.planned[RUN].shards)), plan.measuring.seed(RUN)
-    jobs = [plan.measuring.measure(RUN, name, first, seed) for name in quantizers]
-    curves = plan.site.config.figures[FIGURE].trajectories
-    others = sum(len(plan.site.planned[curve].measured) for curve in curves) - 1
-    if others and not all(job.paths.record.exists() for job in jobs):
-        chosen.build(Path(), [job.manifest for job in jobs], profile)
-        records = [record.read(job.paths.record) for job in jobs]
-        seconds, memory = sum(r.seconds for r in records), max(r.peak_memory for r in records)
+def _build(plan: Plan, profile: Path, at_once: int | None) -> None:
+    """Build the last checkpoint, print an estimate of the time, and build the rest, in as many
+    jobs at once as memory allows if the number is not given."""
+    kinds, first = dict[str, str](), dict[str, Job]()
+    for job in plan.site.needed(plan.last()):
+        rule, at = plan.site.rule_of(job.manifest)
+        if rule in ("measure", "curvature"):
+            kinds[job.manifest] = kind = at.get("quantizer") or at["probe"]
+            if (at["trajectory"], at["shard"]) == (RUN, [*plan.site.planned[RUN].shards][-1]):
+                first[kind] = job
+    jobs = (plan.site.made[path] for path in kinds)
+    late = [job for job in jobs if stale(job.spec, job.paths)]
+    rest = [job for job in late if job not in first.values()]
+    if rest:
+        if len(rest) < len(late):
+            _run([job.manifest for job in first.values()], profile, plan, at_once or 1)
+        made = {kind: record.read(job.paths.record) for kind, job in first.items()}
+        at_once = at_once or _fitting(made.values(), plan)
+        seconds, memory = (sum(r.seconds for r in made.values()), _memory(made.values()))
+        minutes = sum(made[kinds[job.manifest]].seconds for job in rest) / 60 / at_once
         took = f"the first checkpoint took {seconds:.0f} s and {memory / 1e9:.1f} GB"
-        rest = f"take about {others * seconds / 60:.1f} min one after the other"
-        print(f"{took}; {others} more, averages included, {rest}", flush=True)
-    chosen.build(Path(), ["figures"], profile)
+        about = f"{len(rest)} more measurements take about {minutes:.1f} min, {at_once} at once"
+        print(f"{took}; {about}", flush=True)
+    _run(["figures"], profile, plan, at_once or 1)
+
+
+def _run(targets: Iterable[str], profile: Path, plan: Plan, at_once: int) -> None:
+    """Build targets, at most so many jobs at once on one machine; a cluster has its own limits."""
+    cores = str(at_once * plan.site.config.scale.threads)
+    chosen.build(Path(), targets, profile, ["--cores", cores] * (profile.name == "default"))
+
+
+def _memory(records: Iterable[Record]) -> int:
+    return max(each.peak_memory for each in records)
+
+
+def _fitting(records: Collection[Record], plan: Plan) -> int:
+    """Return how many jobs at once fit into the free memory, and let them share GPUs alike."""
+    cores = len(os.sched_getaffinity(0)) // plan.site.config.scale.threads
+    fitting = min(cores, psutil.virtual_memory().available // _memory(records))
+    peak = max(each.device.peak_memory or 0 for each in records)
+    if peak and (devices := visible()):
+        query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+        totals = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
+        shared = max(1, min(map(int, totals)) * 2**20 * SHARE // peak)
+        file = Path(f"config/scales/{SCALE}.yaml")
+        chosen.write(file, {**read_yaml(file), "jobs_per_device": int(shared)})
+        fitting = min(fitting, int(shared) * len(devices))
+    return max(1, int(fitting))
 
 
 def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     """Write a page with picture, finding, settings and numbers; return finding and settings."""
     site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])
     table = measurements.read(Path(site.results) / MEASUREMENTS)
+    labels = {members[0]: name for name, members in site.config.figures[FIGURE].curves.items()}
+    order = {trajectory: place for place, trajectory in enumerate(labels)}
+    table = table.sort_values("trajectory", key=lambda names: names.map(order), kind="stable")
     is_full = table.quantizer == FULL_PRECISION
     metric = is_full.map({True: "loss", False: "quantization_error"})
     shown = table[table.metric == metric].assign(what=table.quantizer.where(~is_full, "loss"))
-    shown = shown.sort_values("trajectory", key=_others, kind="stable")
     key = ["trajectory", "checkpoint_id"]
     values = shown.pivot_table(index=key, columns="what", values="value", sort=False)
     places = shown.drop_duplicates(key).set_index(key)[["step", "tokens", "lr", "phase"]]
     errors = 100 * values.drop(columns="loss").add_suffix(" (%)")
-    numbers, own = places.join([values.loss, errors]), places.loc[[RUN]].dropna(subset="step")
+    runs = [*site.config.families.own]
+    numbers, own = places.join([values.loss, errors]), places.loc[runs].dropna(subset="step")
     if unknown := int(own.lr.isna().sum()):
         words += (
             f" The learning rate of {unknown} of {len(own)} checkpoints is not known; give --lr."
         )
-    text = numbers.reset_index(0).to_string(index=False, na_rep="", float_format="{:.4g}".format)
+    numbers = numbers.reset_index(0).replace({"trajectory": labels})
+    text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
     words += "\n\n" + " ".join([about, _begin(plan), *_settings(plan, table[~is_full])])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
     parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
     for beside, (what, index, factor, form) in BESIDE.items():
-        rows = table[table.metric == beside].sort_values("trajectory", key=_others, kind="stable")
+        rows = table[table.metric == beside]
         if not len(rows):
             continue
         pairs = zip(factor * rows.value, factor * rows.stderr, strict=True)
         cells = [f"{mean:{form}} ± {error:{form}}" for mean, error in pairs]
-        rows = rows.assign(cell=cells)
+        rows = rows.assign(cell=cells, trajectory=rows.trajectory.map(labels))
         wide = rows.pivot(index=[*key, *index], columns="quantizer", values="cell")
-        order = wide.loc[rows.set_index([*key, *index]).index.unique(), [*rows.quantizer.unique()]]
-        parts += [f"{what}, ± one standard error:", f"```\n{order.to_string()}\n```"]
+        wide = wide.loc[rows.set_index([*key, *index]).index.unique(), [*rows.quantizer.unique()]]
+        parts += [f"{what}, ± one standard error:", f"```\n{wide.to_string()}\n```"]
     write_atomically(REPORT, "\n\n".join(parts) + "\n")
     return words
-
-
-def _others(names: Series) -> Series:
-    """Return whether rows are not of the run, which goes first."""
-    return names != RUN
 
 
 def _begin(plan: Plan) -> str:

@@ -17,6 +17,7 @@ from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Floor, Shape
 from ptq_dynamics.trajectories.averages import AnyAverage
+from ptq_dynamics.trajectories.local import LocalCheckpoint
 
 FILE = "config/families.yaml"
 Revisions = Annotated[tuple[Name, ...], Once]  # names of folders
@@ -158,7 +159,8 @@ class Own(Strict):
     or else that of scheduler.pt and trainer_state.json. One checkpoint in `every` is measured,
     besides the last, or the `last` ones. With `skip`, matrices that a quantizer does not support
     stay in full precision. With `bos`, blocks of text begin with the tokens that the tokenizer puts
-    before a text. A missing `model` is read from the first checkpoint of a folder."""
+    before a text. A missing `model` is read from the first checkpoint of a folder. The `deleted`
+    checkpoints were measured before they were deleted."""
 
     checkpoints: Local | Remote
     tokens_per_step: Tokens | None = None
@@ -168,6 +170,7 @@ class Own(Strict):
     skip: bool = False
     bos: bool = False
     model: Given | None = None
+    deleted: tuple[LocalCheckpoint, ...] = ()
 
 
 class Families(Strict):

@@ -15,6 +15,7 @@ from ptq_dynamics.figures.labels import (
     QUANTIZED,
     Form,
     Panel,
+    ShownRun,
     Words,
     call,
     in_group,
@@ -23,7 +24,7 @@ from ptq_dynamics.figures.selection import Selection
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
 from ptq_dynamics.train.settings import TRAINING
-from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
+from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, Trajectory
 
 # Columns that describe the origin of a point.
 ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
@@ -148,13 +149,17 @@ class Curves:
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
+    def checkpoints(self, run: ShownRun) -> Sequence[Checkpoint]:
+        """Return the checkpoints of a run."""
+        return run.places or Trajectory(self.inputs[run.label]).checkpoints
+
     @cache
     def learning_rates(self) -> pd.DataFrame:
         """Return the learning rate at all checkpoints of every run, for the strip."""
         rows = [
             {names.TRAJECTORY: run.name, names.SEED: run.seed, **asdict(checkpoint)}
             for run in self.settings.runs
-            for checkpoint in Trajectory(self.inputs[run.label]).checkpoints
+            for checkpoint in self.checkpoints(run)
         ]
         table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
         numbers = table[[names.STEP, names.TOKENS]].astype(float)

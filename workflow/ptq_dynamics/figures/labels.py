@@ -8,6 +8,7 @@ from typing import TypedDict
 from ptq_dynamics.curvature.probes.sharpness import Sharpness
 from ptq_dynamics.curvature.probes.spectrum import Spectrum
 from ptq_dynamics.measure import names
+from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 PICTURES = ("pdf", "png")
 TABLE = "csv"
@@ -61,7 +62,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run at one seed; a branch leaves its `trunk` at the step `at`."""
+    """A run at one seed, with `places` as in `Series`; a branch leaves its `trunk` at step `at`."""
 
     label: str
     name: str
@@ -69,6 +70,7 @@ class ShownRun:
     trunk: str | None
     at: int | None
     stands_for: str | None
+    places: tuple[Checkpoint, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ class Sheet:
         size = " to ".join(dict.fromkeys(map(rounded, (sizes[0], sizes[-1]))))
         small = {run.stands_for for run in runs} - {None}
         kind = f", miniature{'s' * (len(small) > 1)}" if small else ""
-        tokens = max(run.checkpoints[-1].tokens or 0 for run in runs.values())
+        tokens = max(self.data.checkpoints(run)[-1].tokens or 0 for run in runs)
         seeds = _counted(len({run.seed for run in runs}), "seed")
         seen = f", {rounded(tokens)} tokens" if tokens else ""
         return f"{self.settings.scale}{kind}: {size} parameters{seen}, {seeds}"

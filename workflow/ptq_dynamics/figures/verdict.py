@@ -6,9 +6,10 @@ decay. The *end* is that of the last checkpoint. Without both, the *rise* is tha
 line through all checkpoints in their order. Intervals of 95 % are Student's t, with the scatter of
 neighbours. Ratios have Fieller's intervals (1954). An end is higher if the interval of its
 difference is above zero. "From step S on" goes backwards from the end, until a checkpoint is not
-higher. Tests in a fixed order need no correction for their number."""
+higher. Tests in a fixed order need no correction for their number. The ends of two runs differ if
+the interval of their difference excludes zero."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import hypot, inf, isfinite, isqrt
 
@@ -17,17 +18,19 @@ import numpy as np
 BEFORE = 3  # checkpoints at the peak rate whose mean is the level
 COVERS = 0.95  # probability of intervals
 PARTS = 3  # of a run, at most, with a scatter of their own; fewer if each has few differences
+FEW = 4  # differences in a part where the end alone counts
 
 
 @dataclass(frozen=True)
 class Errors:
     """Errors of a run [checkpoints] in the order of steps, after the warmup, in per cent. `noise`
-    has their standard errors over blocks of text."""
+    has their standard errors over blocks of text. `is_of_end` takes the scatter in short parts."""
 
     phases: np.ndarray
     steps: np.ndarray
     values: np.ndarray
     noise: np.ndarray
+    is_of_end: bool = False
 
     @cached_property
     def fall(self) -> int:
@@ -40,6 +43,14 @@ class Errors:
         parts = self.values[: self.fall], self.values[self.fall :]
         return np.concatenate([np.diff(part) for part in parts])
 
+    @property
+    def of_end(self) -> "Errors":
+        """The same, with the scatter of the end. If the end alone follows the first decay, the
+        difference across the decay counts as well."""
+        alone = self.fall == len(self.values) - 1
+        phases = np.full(len(self.values), "decay") if alone else self.phases
+        return replace(self, phases=phases, is_of_end=True)
+
     @cached_property
     def _of_blocks(self) -> float:
         return float((self.noise**2).mean() ** 0.5)
@@ -49,7 +60,8 @@ class Errors:
         """The standard deviation of a checkpoint's error about its expected value: of the part of
         the run where neighbours differ most, and no less than the error over blocks of text."""
         pairs = self._pairs
-        parts = np.array_split(pairs, max(1, min(PARTS, isqrt(len(pairs)))))
+        few = len(pairs) // FEW if self.is_of_end else 1
+        parts = np.array_split(pairs, max(few, min(PARTS, isqrt(len(pairs))), 1))
         largest = max(float((part**2).mean() / 2) for part in parts) if len(pairs) else inf
         return max(largest**0.5, self._of_blocks)
 
@@ -96,7 +108,7 @@ class Errors:
         return f"{text}. " + (
             "It is lower at the end"
             if gap < -half
-            else f"Whether the end is higher cannot be told; {self._needed(gap, variance)}"
+            else f"Whether the end is higher cannot be told; {self.needed(gap, variance)}"
         )
 
     def _of_trend(self) -> str:
@@ -108,15 +120,27 @@ class Errors:
         text = f"Along the line through {count} checkpoints it changes: {difference(rise, half)}. "
         if abs(rise) > half:
             return text + ("It rises" if rise > 0 else "It falls")
-        return f"{text}Whether it rises cannot be told; {self._needed(rise, variance)}"
+        return f"{text}Whether it rises cannot be told; {self.needed(rise, variance)}"
 
-    def _needed(self, gap: float, variance: float) -> str:
+    def needed(self, gap: float, variance: float) -> str:
         """Return what would tell whether a difference is more than scatter."""
         if self._of_blocks >= self.scatter:
             return "more tokens (--tokens) may tell"
         if not len(self._pairs) or abs(gap) > 2 * self.scatter * variance**0.5:
             return "more checkpoints, at the peak rate and after it, may tell"
         return f"single checkpoints scatter by {self.scatter:.1g} points, and more runs may tell"
+
+
+def apart(run: Errors, name: str, first: str, other: Errors) -> str:
+    """Return a sentence, without the full stop, on the ends of a run and of the first one, under
+    one quantizer. Each run has its own scatter, and the interval is that of Banerjee (1960)."""
+    run, other = run.of_end, other.of_end
+    gap, half = float(run.values[-1] - other.values[-1]), hypot(run.half(1), other.half(1))
+    text = f"At the end its error minus that of {first} is {difference(gap, half)}: "
+    if abs(gap) > half:
+        return f"{text}{name} has the {'larger' if gap > 0 else 'smaller'} error"
+    widest = max(run, other, key=lambda errors: errors.half(1))
+    return f"{text}whether they differ cannot be told; {widest.needed(gap, 2)}"
 
 
 def difference(gap: float, half: float, unit: str = " points", digits: str = ".3g") -> str:

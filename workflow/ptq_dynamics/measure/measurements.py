@@ -186,13 +186,14 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
 
 def _placed(series: Series, manifests: Sequence[Manifest], values: Iterable[Row]) -> Iterator[Row]:
     """Return values of checkpoints as rows of the table."""
-    places: dict[str, Row] = {c.id: asdict(c) for c in Trajectory(manifests).checkpoints}
+    checkpoints = series.places or Trajectory(manifests).checkpoints
+    places: dict[str, Row] = {c.id: asdict(c) for c in checkpoints}
     digests = {
         id_: digest for manifest in manifests for id_, digest in manifest.facts["digests"].items()
     }
     for measured in values:
         name = measured[names.CHECKPOINT]
-        yield {**asdict(series), **places[name], "checkpoint": digests[name], **measured}
+        yield {**vars(series), **places[name], "checkpoint": digests[name], **measured}
 
 
 def _value(

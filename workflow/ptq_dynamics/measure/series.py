@@ -10,6 +10,7 @@ from pydantic import Field
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.measure.metrics import AnyMetric
 from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
+from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 
 class TaskSettings(Strict):
@@ -59,7 +60,8 @@ class Query:
 
 @dataclass(frozen=True)
 class Series:
-    """One trajectory at one seed under one quantizer, as columns of the table of measurements."""
+    """One trajectory at one seed under one quantizer, as columns of the table of measurements.
+    Where `places` are given, tokens, rates and phases are theirs, else those of the results."""
 
     trajectory: str
     seed: int | None
@@ -68,6 +70,7 @@ class Series:
     method: str
     bits: int | None
     group_size: int | None
+    places: tuple[Checkpoint, ...] = ()
 
     def label(self, kind: str) -> str:
         """Return the label of inputs with raw results: `kind` is MEASURED or a probe."""

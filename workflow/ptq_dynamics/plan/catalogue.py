@@ -41,9 +41,11 @@ class Catalogue(Mapping[str, PlannedTrajectory]):
     def _plan(self, name: str, entry: Entry) -> PlannedTrajectory:
         basis = self.basis
         if isinstance(entry, Public):
-            # Of own checkpoints, the first chosen seed; public models have no seed.
-            seeds = basis.seeds[:1] if isinstance(entry, Elsewhere) else (0,)
-            return release(name, basis, entry, seeds)
+            if isinstance(entry, Elsewhere):
+                # Options may give rates and tokens of own checkpoints.
+                places = tuple(map(entry.checkpoint, entry.revisions))
+                return release(name, basis, entry, basis.seeds[:1], places)
+            return release(name, basis, entry, (0,))  # public models have no seed
         sources = {label: self[source] for label, source in entry.sources().items()}
         match entry:
             case Average():

@@ -137,7 +137,8 @@ class FigureJobs(Planner):
             trunk, at = run.branched or (None, None)
             for seed in run.seeds_shown(figure.headline):
                 label = needs.run(run.name, seed)
-                yield ShownRun(label, run.name, seed, trunk, at, run.origin.stands_for)
+                stands_for = run.origin.stands_for
+                yield ShownRun(label, run.name, seed, trunk, at, stands_for, run.places)
 
     def measured(self, queries: Iterable[Query]) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
         """Return the series of some queries, and their raw results by label."""

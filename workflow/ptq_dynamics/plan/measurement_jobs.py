@@ -144,12 +144,12 @@ class MeasurementJobs(Planner):
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
         """Return a trajectory at a seed under a quantizer, or in full precision."""
-        family = self.planned[trajectory].origin.family
-        seed = self.seed(trajectory, seed)
+        family, places = self.planned[trajectory].origin.family, self.planned[trajectory].places
+        own = (trajectory, self.seed(trajectory, seed), family, quantizer)
         if quantizer == FULL_PRECISION:
-            return Series(trajectory, seed, family, quantizer, FULL_PRECISION, None, None)
+            return Series(*own, FULL_PRECISION, None, None, places)
         kind = self.kind(quantizer, trajectory)
-        return Series(trajectory, seed, family, quantizer, kind.method, kind.bits, kind.columns)
+        return Series(*own, kind.method, kind.bits, kind.columns, places)
 
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""

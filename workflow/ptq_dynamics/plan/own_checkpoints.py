@@ -20,7 +20,7 @@ from ptq_dynamics.plan import own_rates
 from ptq_dynamics.plan.releases import Public, ReleasedRevision
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
-from ptq_dynamics.trajectories.trajectory import step_id
+from ptq_dynamics.trajectories.trajectory import Checkpoint, step_id
 
 T = TypeVar("T")
 ALONE = "checkpoint"  # id of a checkpoint without a step
@@ -37,20 +37,26 @@ class Elsewhere(Public):
         """Return learning rate and phase at a step."""
         return self.places.get(step, (None, self.called))
 
+    def saved(self, name: str) -> Checkpoint:
+        """Return the checkpoint of a revision, without what options and other checkpoints tell."""
+        return Checkpoint(name, self.revisions[name].step, None, None, self.called)
+
 
 @dataclass(frozen=True, kw_only=True)
 class InFolder(Elsewhere):
-    """Own checkpoints with their subfolder and `files`; a shared tokenizer has those `beside`."""
+    """Own checkpoints with their files; a shared tokenizer has those `beside`."""
 
     stage: ClassVar[str] = "trajectories.local"
 
-    files: Mapping[str, tuple[str, tuple[LocalFile, ...]]]
+    local: Mapping[str, LocalCheckpoint]
     beside: tuple[LocalFile, ...]
 
     def settings(self, names: Iterable[str], parameters: int) -> LocalSettings:
         """Return settings of the job that links some checkpoints."""
-        chosen = [LocalCheckpoint(self.checkpoint(name), *self.files[name]) for name in names]
-        return LocalSettings(self.repository, tuple(chosen), self.beside, parameters)
+        chosen = tuple(self.local[name] for name in names)
+        has_own = all(any(is_of_tokenizer(f.name) for f in each.files) for each in chosen)
+        beside = () if has_own else self.beside
+        return LocalSettings(self.repository, chosen, beside, parameters)
 
 
 def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
@@ -72,9 +78,17 @@ def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, di
 
 def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     root, chosen = Path(source.folder).resolve(), _in_folder(entry, source)
-    ids = {path: ALONE if step is None else step_id(step) for path, step in chosen}
     states = {path: folders.state(path) for path, _ in chosen}
-    seen = {path: state[folders.TOKENS] or None for path, state in states.items()}
+    every = folders.checkpoints(root, source.step, source.exclude)
+    rates = {path: own_rates.scheduled(path) for path in every}
+    saved = list(entry.deleted)
+    for path, step in chosen:
+        tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
+        about = Checkpoint(id_, step, tokens, rates[path], own_rates.UNKNOWN)
+        saved.append(LocalCheckpoint(about, str(path.relative_to(root)), folders.files(path)))
+    saved.sort(key=lambda each: each.checkpoint.step or 0)
+    known = {each.checkpoint.step: each.checkpoint.lr for each in saved}
+    known |= {step: rates[path] for path, step in every.items()}
     own = InFolder(
         family="own",
         model=name,
@@ -82,11 +96,15 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
         skip=entry.skip,
         repository=source.folder,
         revisions={
-            ids[path]: ReleasedRevision(step, _tokens(entry, step) or seen[path], None)
-            for path, step in chosen
+            each.checkpoint.id: ReleasedRevision(
+                each.checkpoint.step,
+                _tokens(entry, each.checkpoint.step) or each.checkpoint.tokens,
+                None,
+            )
+            for each in saved
         },
-        places=_places(entry, states),
-        files={ids[path]: (str(path.relative_to(root)), folders.files(path)) for path in ids},
+        places=_places(entry, [each.checkpoint.step for each in saved], states, known),
+        local={each.checkpoint.id: each for each in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
     models = [_described(path) for path, _ in chosen]
@@ -110,7 +128,7 @@ def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
             revision: ReleasedRevision(step, _tokens(entry, step), locked.get(revision))
             for revision, step in _on_hub(entry, source)
         },
-        places=_places(entry, {}),
+        places=_places(entry, [step for _, step in _on_hub(entry, source)]),
     )
 
 
@@ -212,9 +230,15 @@ def _tokens(entry: Own, step: int | None) -> int | None:
     return round(step * entry.tokens_per_step) if step and entry.tokens_per_step else None
 
 
-def _places(entry: Own, states: Mapping[Path, own_rates.State]) -> own_rates.Places:
-    """Return rate and phase by step, from the entry or the `states` of a Trainer."""
-    steps = [step for _, step in measured(entry) if step is not None]
+def _places(
+    entry: Own,
+    every: Iterable[int | None],
+    states: Mapping[Path, own_rates.State] = {},
+    saved: Mapping[int | None, float | None] = {},
+) -> own_rates.Places:
+    """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the
+    rates that schedulers have `saved`."""
+    steps = [step for step in every if step is not None]
     if isinstance(entry.rate, str):
         return own_rates.places(own_rates.in_table(entry.rate, steps))
     if entry.rate is not None:
@@ -225,7 +249,5 @@ def _places(entry: Own, states: Mapping[Path, own_rates.State]) -> own_rates.Pla
         known |= own_rates.logged(
             state, str(folders.json_object(path / CONFIG).get("transformers_version"))
         )
-    if isinstance(source := entry.checkpoints, Local):
-        folder = Path(source.folder).resolve()
-        known |= own_rates.scheduled(folders.checkpoints(folder, source.step, source.exclude))
-    return own_rates.places(known)
+    rates = ((step, rate) for step, rate in saved.items() if step is not None)
+    return own_rates.places(known | {step: rate for step, rate in rates if rate is not None})

@@ -28,14 +28,10 @@ def logged(state: State, version: str) -> dict[int, float]:
     return {step - is_of_last: rate for step, rate in rates if rate is not None}
 
 
-def scheduled(checkpoints: Mapping[Path, int | None]) -> dict[int, float]:
-    """Return the rates of the next update by step, from the schedulers beside checkpoints."""
-    saved = {step: path / SCHEDULER for path, step in checkpoints.items() if step is not None}
-    rates = {step: _scheduled(path) for step, path in saved.items() if path.is_file()}
-    return {step: rate for step, rate in rates.items() if rate is not None}
-
-
-def _scheduled(path: Path) -> float | None:
+def scheduled(folder: Path) -> float | None:
+    """Return the rate of the next update, from the scheduler beside the checkpoint in a folder."""
+    if not (path := folder / SCHEDULER).is_file():
+        return None
     import torch
 
     try:

@@ -11,6 +11,7 @@ from ptq_dynamics.config.runs import Run, RunDefaults
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.trajectories.averages import Point
+from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,11 @@ class PlannedTrajectory(ABC):
         """A key that is equal for trajectories whose checkpoints can be averaged."""
         shape = self.shape
         return shape.model.weights, self.basis.scale.base_corpus(shape.corpus).tokenized
+
+    @property
+    def places(self) -> tuple[Checkpoint, ...]:
+        """Its checkpoints, where tokens, rates and phases are no part of what is measured."""
+        return ()
 
     @property
     def followed(self) -> "PlannedTrajectory":

@@ -8,6 +8,7 @@ from typing import ClassVar
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.plan.planned import Basis, PlannedTrajectory, common_seeds
 from ptq_dynamics.trajectories.averages import Average, Mean, OfOne, Point, SourcePoints
+from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,6 +47,20 @@ class PlannedAverage(PlannedTrajectory):
             old = (m.weight * ((mean.step or 0) - steps[m.checkpoint]) for m in mean.members)
             ages[mean.id] = sum(old) / weight
         return ages
+
+    @cached_property
+    def places(self) -> tuple[Checkpoint, ...]:
+        """The means where their sources have places, with the most tokens of their members."""
+        tokens = {(s, p.id): p.tokens for s, each in self.sources.items() for p in each.places}
+        if not tokens:
+            return ()
+        places = list[Checkpoint]()
+        for mean in self.means:
+            seen = [tokens.get((member.source, member.checkpoint)) for member in mean.members]
+            known = [count for count in seen if count is not None]
+            most = max(known) if len(known) == len(seen) else None
+            places.append(Checkpoint(mean.id, mean.step, most, None, self.entry.phase))
+        return tuple(places)
 
     @property
     def last_source(self) -> PlannedTrajectory:

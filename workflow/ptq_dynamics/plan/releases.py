@@ -65,13 +65,17 @@ class Public:
         step, tokens, _ = self.revisions[name]
         return Checkpoint(name, step, tokens, *self.place(step))
 
+    def saved(self, name: str) -> Checkpoint:
+        """Return the checkpoint of a revision as results have it."""
+        return self.checkpoint(name)
+
     def settings(self, names: Iterable[str], parameters: int) -> FetchSettings | LocalSettings:
         """Return settings of the job that downloads some checkpoints."""
         fetched = list[Revision]()
         for name in names:
             entry = self.revisions[name].entry
             commit, files = (entry.commit, entry.files) if entry else (None, ())
-            fetched.append(Revision(checkpoint=self.checkpoint(name), commit=commit, files=files))
+            fetched.append(Revision(checkpoint=self.saved(name), commit=commit, files=files))
         return FetchSettings(
             repository=self.repository,
             revisions=tuple(fetched),
@@ -99,6 +103,7 @@ class PlannedRelease(PlannedTrajectory):
     """A public model, whose checkpoints are those of its revisions."""
 
     entry: Public
+    places: tuple[Checkpoint, ...] = ()
 
     @cached_property
     def checkpoints(self) -> list[Point]:
@@ -106,9 +111,15 @@ class PlannedRelease(PlannedTrajectory):
         return [Point(name, revision.step) for name, revision in self.entry.revisions.items()]
 
 
-def release(name: str, basis: Basis, entry: Public, seeds: tuple[int, ...]) -> PlannedRelease:
-    """Return a public model, or own checkpoints. None of them is trained, so seeds only choose
-    random vectors."""
+def release(
+    name: str,
+    basis: Basis,
+    entry: Public,
+    seeds: tuple[int, ...],
+    places: tuple[Checkpoint, ...] = (),
+) -> PlannedRelease:
+    """Return a public model, or own checkpoints with `places`. None of them is trained, so seeds
+    only choose random vectors."""
     model, run = basis.scale.models[entry.model], entry if isinstance(entry, PublicRun) else None
     return PlannedRelease(
         name=name,
@@ -117,6 +128,7 @@ def release(name: str, basis: Basis, entry: Public, seeds: tuple[int, ...]) -> P
         shape=TrainedShape(model, model.corpus, model.context, None, 1),
         origin=Origin(entry.family, entry.unknown, entry.uncertain_rate),
         seeds=seeds,
+        places=places,
         branched=(run.trunk, run.first) if run and run.trunk is not None else None,
         averaged=run.averaged if run else (),
     )

@@ -1,6 +1,8 @@
 """The jobs of corpora and trajectories: training runs, downloaded checkpoints, averages."""
 
+from collections.abc import Collection
 from functools import cache
+from itertools import chain
 
 from ptq_dynamics.base import needs
 from ptq_dynamics.corpus.functions import FunctionsSettings
@@ -8,6 +10,7 @@ from ptq_dynamics.corpus.sources import Corpus, Derived
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts
 from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.plan.planned import PlannedTrajectory
 from ptq_dynamics.plan.planned_averages import PlannedAverage
 from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.plan.releases import PlannedRelease
@@ -57,6 +60,17 @@ class TrajectoryJobs(Planner):
     def manifests(self, name: str, seed: int | None = None, shard: str | None = None) -> list[str]:
         """Return paths of the manifests of these jobs."""
         return [job.manifest for job in self.jobs(name, seed, shard)]
+
+    def manifests_of(
+        self, source: PlannedTrajectory, seed: int | None, ids: Collection[str]
+    ) -> list[str]:
+        """Return paths of the manifests of the shards that have some checkpoints."""
+        measured = {point.id for point in source.measured}
+        if not ids or not measured.issuperset(ids):
+            return self.manifests(source.name, seed)
+        having = (s for s, points in source.shards.items() if {*ids} & {p.id for p in points})
+        every = (self.manifests(source.name, seed, shard) for shard in having)
+        return list(dict.fromkeys(chain.from_iterable(every)))
 
     def inputs(self, name: str, seed: int, shard: str | None = None) -> dict[str, list[str]]:
         """Return manifests of a trajectory and of its corpus, by label."""
@@ -111,7 +125,11 @@ class TrajectoryJobs(Planner):
         assert isinstance(average, PlannedAverage)
         chosen = self.checkpoints(name, shard)
         means = tuple(mean for mean in average.means if mean.id in chosen)
-        inputs = {label: self.manifests(s.name, seed) for label, s in average.sources.items()}
+        members = {(member.source, member.checkpoint) for mean in means for member in mean.members}
+        inputs = {
+            label: self.manifests_of(source, seed, [id_ for of, id_ in members if of == label])
+            for label, source in average.sources.items()
+        }
         choice, scale, shape = None, self.scale, average.shape
         if isinstance(average.entry, Merge) and average.entry.greedy:
             blocks = scale.curvature.count(shape.context)

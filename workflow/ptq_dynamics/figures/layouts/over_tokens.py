@@ -1,5 +1,6 @@
 """Metrics along runs against tokens."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -131,40 +132,48 @@ def _ranks(data: "Curves") -> "pd.DataFrame":
 
 
 def _described(data: "Curves", quantizer: str) -> str:
-    """Describe errors of the first curve, a run, before and after decay; and its averages."""
-    from ptq_dynamics.figures.verdict import Errors, difference
+    """Describe errors of runs before and after decay, each followed by its averages; and how the
+    ends of other runs differ from that of the first."""
+    from ptq_dynamics.figures.verdict import Errors, apart, difference
     from ptq_dynamics.measure.measurements import contributions, mean_and_error
 
-    called, run, shown = data.called[quantizer], data.labels[0], data.quantizers[quantizer]
+    called, shown = data.called[quantizer], data.quantizers[quantizer]
     used = shown.draws[0]
     own = data.table[data.table.quantizer == used].sort_values(names.STEP, na_position="first")
     rows, losses = (own[own.metric == metric] for metric in (names.QUANTIZATION_ERROR, names.LOSS))
-    mine = rows[rows.trajectory == data.curves[run][0]]
-    placed = mine[mine.step.notna() & (mine.phase != "warmup")]
-    mine = placed if len(placed) else mine.tail(1)
-    value, noise = (100 * mine[column].to_numpy(float) for column in (names.VALUE, names.ERROR))
-    errors = Errors(mine.phase.to_numpy(), mine.step.to_numpy(), value, noise)
     series = {one.trajectory: one for one in data.settings.series if one.quantizer == used}
-    words, ends = errors.verdict(called), list[np.ndarray]()
-    if len(mine) == 1:
-        drawn = data.table[data.table.quantizer.isin(shown.draws[1:])]
-        others = drawn[
-            (drawn.metric == names.QUANTIZATION_ERROR)
-            & drawn.checkpoint_id.isin(mine.checkpoint_id)
-        ]
-        for other in others[others.trajectory == data.curves[run][0]].value:
-            words += f"; with another calibration set it is {100 * other:.3g} %"
-    for label, members in data.curves.items():
-        of, loss = (t[t.trajectory == members[-1]].iloc[-1] for t in (rows, losses))
-        blocks = contributions(names.LOSS, series[members[-1]], data.inputs)
-        ends.append(blocks[loss.checkpoint_id])
+    last = {label: members[-1] for label, members in data.curves.items()}
+    means = {*rows[rows.phase == "average"].trajectory}
+    is_one = sum(name not in means for name in last.values()) == 1
+    words, runs = list[str](), dict[str, Errors]()
+    for label, name in last.items():
+        of, loss = (t[t.trajectory == name].iloc[-1] for t in (rows, losses))
+        end = contributions(names.LOSS, series[name], data.inputs)[loss.checkpoint_id]
         level = f"a quantized loss of {loss.value:.4f} nats/token"
-        if label == run:
-            words += f". The run ends with {level}"
+        if name not in means:
+            mine = rows[rows.trajectory == data.curves[label][0]]
+            placed = mine[mine.step.notna() & (mine.phase != "warmup")]
+            mine, ended = placed if len(placed) else mine.tail(1), end
+            value, noise = (100 * mine[c].to_numpy(float) for c in (names.VALUE, names.ERROR))
+            errors = Errors(mine.phase.to_numpy(), mine.step.to_numpy(), value, noise)
+            who = called if is_one else f"{label}, {called}"
+            words += [errors.verdict(who) + _drawn_again(data, mine, shown.draws[1:])]
+            words += [f"The run ends with {level}"]
+            words += [apart(errors, label, *first) for first in [*runs.items()][:1]]
+            runs[label] = errors
             continue
-        gap = difference(100 * of.value - value[-1], errors.half(2))
-        lower, error = mean_and_error(ends[-1] - ends[0])
-        apart = difference(lower, 2 * error, "", ".4f")
-        words += f". The {label} has an error of {100 * of.value:.3g} % ({gap} from the end)"
-        words += f" and {level} ({apart} from the end)"
-    return f"{words}."
+        gap = difference(100 * of.value - errors.values[-1], errors.half(2))
+        lower, error = mean_and_error(end - ended)
+        off = difference(lower, 2 * error, "", ".4f")
+        text = f"The {label} has an error of {100 * of.value:.3g} % ({gap} from the end)"
+        words.append(f"{text} and {level} ({off} from the end)")
+    return f"{'. '.join(words)}."
+
+
+def _drawn_again(data: "Curves", rows: "pd.DataFrame", draws: Sequence[str]) -> str:
+    """Return the errors of a lone checkpoint with other calibration sets, if there are any."""
+    if len(rows) > 1:
+        return ""
+    key = [names.METRIC, names.TRAJECTORY, names.CHECKPOINT]
+    other = data.table[data.table.quantizer.isin(draws)].merge(rows[key], on=key)
+    return "".join(f"; with another calibration set it is {100 * v:.3g} %" for v in other.value)

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.base.fields import Once, Share
+from ptq_dynamics.base.fields import Name, Once, Share
 from ptq_dynamics.trajectories.averages import Mean, Member, OfOne, SourcePoints, Steps, mean_of
 
 # A checkpoint this many memories old weighs 2e-9 of the last one, below float32's resolution.
@@ -14,9 +14,11 @@ FORGOTTEN = 20
 
 
 class Last(OfOne):
-    """Uniform means of the last `last` measured checkpoints, or of those that authors averaged."""
+    """Uniform means of the last `last` measured checkpoints, or of those that authors averaged, but
+    for means with the ids `without`."""
 
     last: Annotated[int, Field(ge=2)]
+    without: Annotated[tuple[Name, ...], Once] = ()
 
     def along(self, source: SourcePoints, steps: Steps) -> list[Mean]:
         """Return a mean for each checkpoint that has enough checkpoints before it."""
@@ -26,6 +28,7 @@ class Last(OfOne):
         return [
             Mean(*window[-1], tuple(Member(needs.TRAJECTORY, point.id, 1.0) for point in window))
             for window in windows
+            if window[-1].id not in self.without
         ]
 
 

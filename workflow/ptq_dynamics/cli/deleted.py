@@ -1,0 +1,72 @@
+"""Checkpoints of own runs that were deleted after they had been measured: they stay on the page."""
+
+from collections.abc import Iterator, Set
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.base.checkpoints import CONFIG
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config.families import Local
+from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
+from ptq_dynamics.engine.specification import stale
+from ptq_dynamics.hub import folders
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.planned_averages import PlannedAverage
+
+Shards = Set[tuple[str, str]]  # names of trajectories, and ids of their checkpoints
+
+
+def linked(results: Path, source: Local) -> Iterator[dict[str, Any]]:
+    """Yield checkpoints, as settings, that were linked from a folder which has them no more."""
+    folder = Path(source.folder).resolve()
+    present = folders.checkpoints(folder, source.step, source.exclude)
+    times = {step or 0: (path / CONFIG).stat().st_mtime_ns for path, step in present.items()}
+    for path in sorted(results.glob(f"*/{RECORD}")):
+        with suppress(Problem):
+            made = record.read(path)
+            settings = made.job["settings"]
+            for each in settings["checkpoints"] if settings.get("folder") == source.folder else ():
+                step, when = each["checkpoint"]["step"], max(f["changed"] for f in each["files"])
+                # A folder that was trained in again has other checkpoints than the records tell.
+                is_of_run = step not in times and step < max(times)
+                is_of_run &= not folders.is_excluded(each["subfolder"], source.exclude)
+                is_of_run &= all((at < step) == (time < when) for at, time in times.items())
+                if is_of_run and not (folder / each["subfolder"]).exists():
+                    # Links to nothing are no damage once they are dropped.
+                    own = manifest.read(beside(path, MANIFEST))
+                    own.drop(own.files)
+                    yield each
+
+
+def lost(plan: Plan) -> Shards:
+    """Return what a plan has of deleted checkpoints without measurements that are up to date:
+    checkpoints, or if all these have them, averages."""
+    plan.last()
+    planned = plan.site.planned
+    gone = {
+        (name, each.checkpoint.id)
+        for name, entry in plan.site.config.families.own.items()
+        for each in entry.deleted
+    }
+    means = {
+        (name, mean.id)
+        for name, average in planned.items()
+        if isinstance(average, PlannedAverage)
+        for mean in average.means
+        if any((average.sources[m.source].name, m.checkpoint) in gone for m in mean.members)
+    }
+    return _outdated(plan, gone) or _outdated(plan, means)
+
+
+def _outdated(plan: Plan, shards: Shards) -> Shards:
+    found = set[tuple[str, str]]()
+    for path, job in [*plan.site.made.items()] if shards else ():
+        _, at = plan.site.rule_of(path)
+        shard = at.get("trajectory", ""), at.get("shard", "")
+        if shard in shards - found and any(
+            stale(each.spec, each.paths) for each in plan.site.needed([job])
+        ):
+            found.add(shard)
+    return found

@@ -1,0 +1,50 @@
+"""`ptq-dynamics measure --watch`: the same command again as checkpoints come and go."""
+
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ptq_dynamics.base.checkpoints import CONFIG
+from ptq_dynamics.base.problem import Problem
+
+POLL = 2.0  # seconds between looks at the folders
+Files = frozenset[tuple[Path, int, int]]  # paths with size and time
+
+
+def watch(folders: Sequence[Path], measure: Callable[[], None], *, piped: bool) -> None:
+    """Call `measure` whenever checkpoints in folders are complete, or deleted; print its errors.
+    If `piped`, end after a last time once something is written into the standard input, or it is
+    closed."""
+    if lacking := [str(folder) for folder in folders if not folder.is_dir()]:
+        raise Problem(f"--watch: {lacking[0]} is no folder; create it, or leave --watch out")
+    print(f"watches {', '.join(map(str, folders))}; Ctrl-C ends this", flush=True)
+    before, is_last = Files(), False
+    while True:
+        is_last |= piped and bool(select.select([sys.stdin], [], [], 0)[0])
+        now = _files(folders)
+        time.sleep(POLL)
+        if now != _files(folders):
+            continue  # a checkpoint is complete once nothing in it changes
+        if now and now != before:
+            before = now
+            try:
+                measure()
+            except (Problem, OSError) as error:
+                print(f"error: {error}", file=sys.stderr, flush=True)
+        elif is_last:
+            return
+
+
+def _files(folders: Sequence[Path]) -> Files:
+    """Return the files of all checkpoints in folders."""
+    found = set[tuple[Path, int, int]]()
+    for config in (path for folder in folders for path in folder.glob(f"*/{CONFIG}")):
+        for path in config.parent.glob("*"):
+            try:
+                about = path.stat()
+            except FileNotFoundError:  # it is being deleted
+                continue
+            found.add((path, about.st_size, about.st_mtime_ns))
+    return frozenset(found)
