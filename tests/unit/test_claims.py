@@ -1,6 +1,8 @@
 """Claims: the paper's own numbers agree with them, and intervals hold what they should."""
 
 import itertools
+import json
+import shutil
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +29,7 @@ from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
 from ptq_dynamics.claims.tables import of_claims
+from ptq_dynamics.cli import maintainers
 from ptq_dynamics.config import read
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.figures.style import SMALLEST
@@ -217,7 +220,9 @@ def test_horizons_of_few_tokens_do_not_count():
     assert values == pytest.approx([2 / 3, 1 / 2, 3], rel=0.02)
 
 
-def test_a_divisor_that_may_be_zero_leaves_an_interval_without_an_upper_end():
+def test_a_divisor_that_may_be_zero_leaves_an_interval_without_an_upper_end(
+    tmp_path, monkeypatch, capsys
+):
     noise = np.random.default_rng(1).standard_normal((2, REPLICATES))
     noise[:, 0] = 0
     above, under = 3 + 0.1 * noise[0], 0.5 + 0.4 * noise[1]
@@ -228,6 +233,14 @@ def test_a_divisor_that_may_be_zero_leaves_an_interval_without_an_upper_end():
     assert sure["low"] < 0.75 < sure["high"]
     lost = judge._measured(Row("", Samples.ratio(0.5 + noise[0], under)), [])
     assert "low" not in lost and "divisor" in lost["why"]
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    monkeypatch.chdir(tmp_path)
+    claim = {"name": "some-claim", "number": 1, "outcome": "unresolved", "rows": [row]}
+    path = tmp_path / "results/smoke/claims.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"claims": [claim]}))
+    assert maintainers.claims(scale="smoke")
+    assert f"6.00 [{row['low']:.2f}, inf]" in capsys.readouterr().out
 
 
 def test_higher_errors_may_come_with_a_lower_loss_after_quantization():

@@ -1,5 +1,6 @@
 """The verbs of `ptq-dynamics dev`. Each prints its findings, and returns whether all is well."""
 
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,7 +57,8 @@ def claims(scale: Scale = None, figures: Figures = None, more_seeds: Seeds = Non
         number, first = claim["number"] or "", (claim["rows"] or [{}])[0]
         numbers = claim.get("why", "")
         if "low" in first:
-            numbers = f"{first['value']:.2f} [{first['low']:.2f}, {first['high']:.2f}]"
+            low, high = first["low"], first.get("high", inf)
+            numbers = f"{first['value']:.2f} [{low:.2f}, {high:.2f}]"
             numbers += f", published {first['published']}" if first["published"] else ""
         print(f"{number:>2}  {claim['outcome']:12}  {claim['name']:22} {numbers}")
     return True
