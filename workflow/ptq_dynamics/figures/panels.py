@@ -82,7 +82,7 @@ class Sheet:
         curves = in_order(curves or self.data.labels)
         styles = lines(curves, self.data.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-        has_rates = len(self.data.learning_rates()) > 0
+        has_rates = bool(self.data.learning_rates().y.max() > 0)  # rates may be unknown
         # Panels in a column share one strip with the learning rate, below the lowest of them.
         over = [n for n, panel in enumerate(panels) if panel.rate and has_rates]
         under = {panels[n].name: n + columns for n in over}
