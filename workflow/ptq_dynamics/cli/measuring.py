@@ -68,7 +68,7 @@ def measure(
     project.write(
         root,
         checkpoints,
-        project.quantizers(words(methods), words(bits)),
+        project.quantizers(words(methods), words(bits), place, root),
         project.scale(
             root, scale, text, field, tokens, words(tasks), curvature=curvature, draws=draws
         ),

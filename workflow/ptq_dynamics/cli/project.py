@@ -23,6 +23,7 @@ from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.plan import own_checkpoints
 from ptq_dynamics.quantize.methods import AnyQuantizer, Calibrated
+from ptq_dynamics.quantize.methods.gguf_file import GgufFile
 
 Yaml = dict[str, Any]  # content of a file of configuration
 DEFAULTS, QUANTIZERS = ROOT / "config/own.yaml", ROOT / "config/quantizers.yaml"
@@ -55,6 +56,9 @@ def write(
         if count == 1:
             raise Problem(f"--average is {average}: must be 0, since there is one checkpoint")
         raise Problem(f"--average is {average}: must be 0, or from 2 to {count} (all checkpoints)")
+    files = [name for name, entry in quantizers.items() if entry["method"] == "gguf-file"]
+    if files and count > 1:
+        raise Problem(f"--methods: {files[0]} is of one checkpoint; name its folder, or --last 1")
     default = config.read_yaml(DEFAULTS)
     average = default["average"] if average is None else average
     if 1 < average <= count:
@@ -155,14 +159,19 @@ def _relative(path: str | Path, root: Path) -> str:
     return os.path.relpath(Path(path).resolve(), root.resolve())
 
 
-def quantizers(methods: Sequence[str], counts: Sequence[str]) -> Yaml:
-    """Return quantizers by name: of methods, each in some counts of bits."""
+def quantizers(
+    methods: Sequence[str], counts: Sequence[str], place: str = "", root: Path = Path()
+) -> Yaml:
+    """Return quantizers by name: of methods, each in some counts of bits, and of GGUF files."""
     known, default = config.read_yaml(QUANTIZERS), config.read_yaml(DEFAULTS)
     if wrong := [bits for bits in counts if bits not in BITS]:
         raise Problem(f"--bits is {wrong[0]!r}: must be from {BITS[0]} to {BITS[-1]}")
     names = {entry["method"] for entry in known.values()} - {"recipe", "gguf"}
     chosen = Yaml()
     for method in methods or default["methods"]:
+        if method.lower().endswith(".gguf"):
+            chosen |= _gguf_file(root, method, place)
+            continue
         if re.fullmatch(r"i?q\d_(k|k_[sml]|xxs|xs|s|m|nl)", method.lower()):
             raise Problem(f"--methods: only llama.cpp quantizes to {method} (llama-quantize)")
         config.require("--methods", "method", [method], names | known.keys())
@@ -176,6 +185,15 @@ def quantizers(methods: Sequence[str], counts: Sequence[str]) -> Yaml:
     if other := {*map(int, counts)} - {entry["bits"] for entry in chosen.values()}:
         raise Problem(f"--bits {min(other)} fits no given method; leave --bits out")
     return chosen
+
+
+def _gguf_file(root: Path, name: str, place: str) -> Yaml:
+    """Return the quantizer of a GGUF file in the folder of checkpoints, or at a path."""
+    path = next((p for p in (Path(place, name), Path(name)) if p.is_file()), None)
+    if path is None:
+        raise Problem(f"--methods: {place} has no {name}; name one of its files, or a path")
+    stem = re.sub(r"[^\w-]+", "-", path.stem, flags=re.ASCII).strip("-_")[-90:]
+    return {f"{stem}.gguf": GgufFile.of(path, _relative(path, root)).model_dump()}
 
 
 def scale(
