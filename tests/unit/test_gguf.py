@@ -1,5 +1,7 @@
 """Types of GGUF files, and existing files, against the package `gguf` and transformers."""
 
+import re
+
 import gguf
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import torch
 from ggufs import written
 from ptq_dynamics import models
 from ptq_dynamics.cli import project
+from ptq_dynamics.cli.measuring import METHODS
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.quantize.methods.gguf import Gguf
 from ptq_dynamics.quantize.methods.gguf_file import GgufFile
@@ -142,3 +145,17 @@ def test_files_that_do_not_fit_are_one_line(tmp_path):
         GgufFile.of(path, str(path))
     with one_line("has no b.gguf"):
         project.quantizers(["b.gguf"], [], str(tmp_path))
+
+
+def test_help_lists_each_method_with_its_bits():
+    lists = re.findall(r"([^;(]+) \((?:\d to )?(\d) bits\)", METHODS)
+    listed = {name: int(bits) for names, bits in lists for name in names.split()}
+    for name, bits in listed.items():
+        (entry, *_) = project.quantizers([name], []).values()
+        assert name in ("gptq", "rtn", "awq") or entry["bits"] == bits
+    for name in ("gptq", "rtn", "awq"):
+        assert len(project.quantizers([name], [*project.BITS])) == len(project.BITS)
+    assert f"awq ({project.BITS[0]} to {project.BITS[-1]} bits)" in METHODS
+    described = re.findall(r"`([a-z0-9_ -]+)` \(", (ROOT / "docs/own.md").read_text())
+    formats = {"int8", *ENTRIES, *described[0].split(), *described[1].split()}
+    assert formats == listed.keys() - {"gptq", "rtn", "awq"}

@@ -196,12 +196,19 @@ def test_a_defective_checkpoint_is_on_the_page_and_measured_once_it_is_whole(tra
 
 def test_the_page_has_numbers_settings_and_what_is_left_out_also_of_a_gguf_file(trained, tmp_path):
     """A file with rounded layers has the loss of the method that rounds them."""
-    model, out = models.load(trained / "checkpoint-120"), tmp_path / "out"
-    written(model, trained / "mine.gguf", GGMLQuantizationType.Q4_0)
+    run_, out = tmp_path / "run", tmp_path / "out"
+    for source, target in ((60, "checkpoint-60"), (120, "checkpoint-120"), (120, "final")):
+        copytree(trained / f"checkpoint-{source}", run_ / target)
+        # Tasks read more tokens than the model was trained with.
+        config = run_ / target / "config.json"
+        longer = '"max_position_embeddings": 128'
+        config.write_text(config.read_text().replace('"max_position_embeddings": 64', longer))
+    model = models.load(run_ / "checkpoint-120")
+    written(model, run_ / "mine.gguf", GGMLQuantizationType.Q4_0)
     options = ("--methods", "rtn q4_0 mine.gguf", "--bits", "3", "--tokens", "4096")
-    done, _ = measure(trained, out, *options, "--average", "0")
+    done, _ = measure(run_, out, *options, "--average", "0")
     assert "mine.gguf is of one checkpoint" in done.stderr and done.returncode
-    done, _ = measure(trained, out, *options, "--last", "1", "--tasks", "word")
+    done, _ = measure(run_, out, *options, "--last", "1", "--tasks", "word")
     assert done.returncode == 0, done.stdout + done.stderr
     page, table = (out / OUTPUTS[0]).read_text(), rows_of(out / OUTPUTS[2])
     values = {
@@ -222,7 +229,8 @@ def test_the_page_has_numbers_settings_and_what_is_left_out_also_of_a_gguf_file(
     for words in (
         "Blocks begin without BOS, because the tokenizer adds none.",
         "rtn-3bit is rounding with 3 bits and groups of 32 weights.",
-        "q4_0 is GGUF with 4 bits and groups of 32 weights. mine.gguf is GGUF with 4 bits.",
-        f"- {trained} is left out: its weights are those of checkpoint-120",
+        "q4_0 is GGUF with 4 bits and groups of 32 weights.",
+        "mine.gguf is GGUF with 4 bits.",
+        f"- {run_}/final is left out: its weights are those of checkpoint-120",
     ):
         assert words in page

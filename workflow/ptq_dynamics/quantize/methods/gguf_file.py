@@ -14,7 +14,7 @@ from ptq_dynamics.quantize.methods import Calibration, InProcess, Quantized
 
 
 class GgufFile(InProcess):
-    """The weights in a `file` with this digest; `bits` are those of its most frequent type."""
+    """The weights in a `file` with this digest; `bits` are of the most frequent type in blocks."""
 
     by_layer: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("gguf",)
@@ -33,7 +33,8 @@ class GgufFile(InProcess):
             counts = Counter[int]()
             for tensor in GGUFReader(path).tensors:
                 weights, size = GGML_QUANT_SIZES[tensor.tensor_type]
-                counts[8 * size // weights] += int(tensor.n_elements)
+                is_in_block = tensor.name.startswith("blk.")
+                counts[8 * size // weights] += is_in_block * int(tensor.n_elements)
             ((bits, _),) = counts.most_common(1)
         except (ValueError, LookupError, OSError) as error:
             raise Problem(f"{path} is no GGUF file ({_line(error)}); convert it again") from error
