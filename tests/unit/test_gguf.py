@@ -1,17 +1,25 @@
-"""Types of GGUF files, against a file of the package `gguf` that transformers reads."""
+"""Types of GGUF files, and existing files, against the package `gguf` and transformers."""
+
+import re
 
 import gguf
+import numpy as np
 import pytest
 import torch
+from ggufs import written
 from ptq_dynamics import models
 from ptq_dynamics.cli import own_scale
+from ptq_dynamics.cli.measuring import METHODS
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.quantize.methods.gguf import Gguf
+from ptq_dynamics.quantize.methods.gguf_file import GgufFile
 from support import ROOT, one_line, plan
 from transformers import (
     AutoModelForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
 )
@@ -23,31 +31,6 @@ ENTRIES = {
 }
 SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 64}
 SHAPE |= {"num_attention_heads": 2, "num_key_value_heads": 2, "tie_word_embeddings": False}
-QWEN2 = gguf.MODEL_ARCH.QWEN2
-
-
-def written(model, path, kind):
-    """Write a file as llama.cpp does, with the linear layers of blocks in a type."""
-    writer, config = gguf.GGUFWriter(path, "qwen2"), model.config
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
-    names = gguf.get_tensor_name_map(QWEN2, config.num_hidden_layers)
-    layers = {f"{name}.weight" for name in models.linear_layers(model)}
-    for name, value in model.state_dict().items():
-        array = value.float().numpy()
-        type_ = kind if name in layers else gguf.GGMLQuantizationType.F32
-        raw = gguf.quantize(array, type_)
-        writer.add_tensor(names.get_name(name, (".weight", ".bias")), raw, raw_dtype=type_)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -92,3 +75,88 @@ def test_other_types_and_widths_are_one_line():
         own_scale.quantizers(["q4_k_m"], [])
     model = plan("smoke").site.config.scale.models["kumar-70m"]
     assert "do not divide the layer width 16" in Gguf(**ENTRIES["q4_0"]).refuses(model)
+
+
+TYPES = gguf.GGMLQuantizationType
+KINDS = [(LlamaConfig, LlamaForCausalLM), (Qwen2Config, Qwen2ForCausalLM)]
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
+@pytest.mark.parametrize(("config", "model"), KINDS)
+def test_a_file_has_the_weights_that_gguf_dequantizes(tmp_path, config, model, kind):
+    torch.manual_seed(0)
+    model(config(**SHAPE)).bfloat16().save_pretrained(tmp_path / "model")
+    source, path = models.load(tmp_path / "model", torch.float32), tmp_path / "a.gguf"
+    written(source, path, TYPES[kind])
+    ((name, entry),) = own_scale.quantizers(["a.gguf"], [], str(tmp_path)).items()
+    assert (name, entry["bits"]) == ("a.gguf", int(kind[1]))
+    made = GgufFile(**{**entry, "file": str(path)}).quantize(tmp_path / "model", None)
+    made.save(tmp_path / "model", tmp_path / "saved")
+    state = models.load(tmp_path / "saved").state_dict()
+    for name, value in source.state_dict().items():
+        if name.removesuffix(".weight") in made.weights:
+            array = gguf.quantize(value.numpy(), TYPES[kind])
+            value = torch.from_numpy(gguf.dequantize(array, TYPES[kind]))
+        torch.testing.assert_close(state[name], value, rtol=0, atol=1e-6)
+
+
+def test_k_quants_are_read(tmp_path):
+    torch.manual_seed(0)
+    shape = {**SHAPE, "hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 1}
+    model, random = Qwen2ForCausalLM(Qwen2Config(**shape)), np.random.default_rng(0)
+    raw, weights = {}, model.state_dict()
+    for name, layer in models.linear_layers(model).items():
+        # Blocks of 256 weights: two scales in float16, and codes.
+        blocks = random.integers(0, 256, (len(layer.weight), 144), np.uint8)
+        blocks[:, :4] = np.array([1e-3, 1e-3], np.float16).view(np.uint8)
+        raw[f"{name}.weight"] = blocks
+        weights[f"{name}.weight"].copy_(torch.from_numpy(gguf.dequantize(blocks, TYPES.Q4_K)))
+    written(model, tmp_path / "a.gguf", TYPES.Q4_K, raw)
+    exact = {name: value.clone() for name, value in weights.items()}
+    for name in raw:
+        weights[name] += 1e-3 * torch.randn_like(weights[name])
+    model.save_pretrained(tmp_path / "model")
+    entry = GgufFile.of(tmp_path / "a.gguf", str(tmp_path / "a.gguf"))
+    entry.quantize(tmp_path / "model", None).save(tmp_path / "model", tmp_path / "saved")
+    assert entry.bits == 4
+    for name, value in models.load(tmp_path / "saved").state_dict().items():
+        torch.testing.assert_close(value, exact[name], rtol=0, atol=1e-6)
+
+
+def test_files_that_do_not_fit_are_one_line(tmp_path):
+    for seed, (config, kind) in enumerate([*KINDS, *KINDS]):
+        torch.manual_seed(seed)
+        kind(config(**SHAPE)).save_pretrained(tmp_path / str(seed))
+    shape = {"n_embd": 32, "n_layer": 2, "n_head": 2, "vocab_size": 64, "n_positions": 16}
+    GPT2LMHeadModel(GPT2Config(**shape)).save_pretrained(tmp_path / "of another type")
+    path = tmp_path / "a.gguf"
+    written(models.load(tmp_path / "1"), path, TYPES.Q8_0)
+    entry = GgufFile.of(path, str(path))
+    for other in ("0", "3", "of another type"):
+        with one_line("a.gguf", "differs from"):
+            entry.quantize(tmp_path / other, None)
+    path.write_bytes(path.read_bytes().replace(b"qwen2", b"qwerz"))
+    with one_line("a.gguf has changed"):
+        entry.quantize(tmp_path / "1", None)
+    with one_line("transformers cannot read", "qwerz"):
+        GgufFile.of(path, str(path)).quantize(tmp_path / "1", None)
+    path.write_bytes(b"GGUF")
+    with one_line("a.gguf is no GGUF file"):
+        GgufFile.of(path, str(path))
+    with one_line("has no b.gguf"):
+        own_scale.quantizers(["b.gguf"], [], str(tmp_path))
+
+
+def test_help_lists_each_method_with_its_bits():
+    lists = re.findall(r"([^;(]+) \((?:\d to )?(\d) bits\)", METHODS)
+    listed = {name: int(bits) for names, bits in lists for name in names.split()}
+    for name, bits in listed.items():
+        (entry, *_) = own_scale.quantizers([name], []).values()
+        assert name in ("gptq", "rtn", "awq") or entry["bits"] == bits
+    for name in ("gptq", "rtn", "awq"):
+        assert len(own_scale.quantizers([name], [*own_scale.BITS])) == len(own_scale.BITS)
+    assert f"awq ({own_scale.BITS[0]} to {own_scale.BITS[-1]} bits)" in METHODS
+    row = re.search(r"^\| `--methods.*", (ROOT / "docs/own.md").read_text(), re.M)[0]
+    described = re.findall(r"`([a-z0-9_ -]+)` \(", row)
+    formats = {"int8", *ENTRIES, *described[0].split(), *described[1].split()}
+    assert formats == listed.keys() - {"gptq", "rtn", "awq"}

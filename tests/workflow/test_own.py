@@ -10,7 +10,9 @@ from shutil import copytree
 from subprocess import PIPE, STDOUT, Popen, run
 
 import pytest
-from ptq_dynamics import MeasureCallback, measurements
+from gguf import GGMLQuantizationType
+from ggufs import written
+from ptq_dynamics import MeasureCallback, measurements, models
 from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
@@ -170,7 +172,7 @@ def test_a_run_is_watched_while_it_trains_and_deletes_checkpoints(tmp_path):
     rows = rows_of(out / OUTPUTS[2])
     shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "gptq-3bit"}
     assert shown == {("run", "5"), ("run", "10"), ("run", "15"), ("last-2", "10"), ("last-2", "15")}
-    assert "checkpoint-5 were deleted after they had been measured" in Waiting.page()
+    assert "checkpoint-5 no longer exist, and had been measured" in Waiting.page()
     assert not [*out.glob("results/own/average/*/*/*/*.safetensors")]
     # What was deleted cannot be measured under another quantizer.
     done, _ = measure(tmp_path / "run", out, "--methods", "rtn", "--bits", "4", "--tokens", "2048")
@@ -262,3 +264,45 @@ def test_a_defective_checkpoint_is_on_the_page_and_measured_once_it_is_whole(tra
     page = (out / OUTPUTS[0]).read_text()
     assert "left out" not in page and "2 checkpoints of llama" in page
     assert "calibration set it is" not in page
+
+
+def test_the_page_has_numbers_settings_and_what_is_left_out_also_of_a_gguf_file(trained, tmp_path):
+    """A file with rounded layers has the loss of the method that rounds them."""
+    run_, out = tmp_path / "run", tmp_path / "out"
+    for source, target in ((60, "checkpoint-60"), (120, "checkpoint-120"), (120, "final")):
+        copytree(trained / f"checkpoint-{source}", run_ / target)
+        # Tasks read more tokens than the model was trained with.
+        config = run_ / target / "config.json"
+        longer = '"max_position_embeddings": 128'
+        config.write_text(config.read_text().replace('"max_position_embeddings": 64', longer))
+    model = models.load(run_ / "checkpoint-120")
+    written(model, run_ / "mine.gguf", GGMLQuantizationType.Q4_0)
+    options = ("--methods", "rtn q4_0 mine.gguf", "--bits", "3", "--tokens", "4096")
+    done, _ = measure(run_, out, *options, "--average", "0")
+    assert "mine.gguf is of one checkpoint" in done.stderr and done.returncode
+    done, _ = measure(run_, out, *options, "--last", "1", "--tasks", "word")
+    assert done.returncode == 0, done.stdout + done.stderr
+    page, table = (out / OUTPUTS[0]).read_text(), rows_of(out / OUTPUTS[2])
+    values = {
+        (row["quantizer"], row["metric"]): row
+        for row in table
+        if row["metric"] in ("loss", "kl_divergence", "top1_agreement", "accuracy")
+    }
+    for metric, factor, form in (("kl_divergence", 1, ".4g"), ("top1_agreement", 100, ".2f")):
+        for name in ("rtn-3bit", "q4_0", "mine.gguf"):
+            row = values[name, metric]
+            mean, error = (factor * float(row[key]) for key in ("value", "stderr"))
+            assert f"{mean:{form}} ± {error:{form}}" in page
+        ours, theirs = (float(values[name, metric]["value"]) for name in ("mine.gguf", "q4_0"))
+        assert ours == pytest.approx(theirs, abs=1e-6)
+    for name in ("fp", "rtn-3bit", "q4_0", "mine.gguf"):
+        row = values[name, "accuracy"]
+        assert f"{100 * float(row['value']):.1f} ± {100 * float(row['stderr']):.1f}" in page
+    for words in (
+        "Blocks begin without BOS, because the tokenizer adds none.",
+        "rtn-3bit is rounding with 3 bits and groups of 32 weights.",
+        "q4_0 is GGUF with 4 bits and groups of 32 weights.",
+        "mine.gguf is GGUF with 4 bits.",
+        f"- {run_}/final is left out: its weights are those of checkpoint-120",
+    ):
+        assert words in page

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Q3, Q4 = "gptq-3bit", "gptq-4bit"
 BITS = {Q4: "4-bit", Q3: "3-bit"}
-CURVATURE = {SHARPNESS: "top eigenvalue", TRACE: "trace"}
+CURVATURE = {SHARPNESS: "dominant eigenvalue", TRACE: "trace"}
 STABLE = "constant-3e-3"
 RAINBOW = [f"rainbow-{at:03}" for at in (2, 36, 70, 104, 138, 172)]
 LATER = RAINBOW[1:]
@@ -250,7 +250,7 @@ def adamc(data: "Samples") -> Iterator[Row]:
 
 
 def curvature(data: "Samples") -> Iterator[Row]:
-    """The top Hessian eigenvalue rises in decay."""
+    """The Hessian's dominant eigenvalue (the largest in magnitude) rises in decay."""
     for metric, label in CURVATURE.items():
         yield in_decay(data, label, FULL_PRECISION, metric)
     for metric, label in CURVATURE.items():
@@ -296,7 +296,7 @@ CONTROLLED = (
     Claim(cosine, "The rate outweighs the horizon", "above", ("fig21",), 9),
     Claim(weight_decay, "Weight decay lowers the error", "below", ("fig19",), 10),
     Claim(adamc, "AdamC leaves the error as it is", "alike", ("fig20",), 11, margin=1.3),
-    Claim(curvature, "Decay raises the top eigenvalue", "above", ("fig09", "fig26", "minima"), 12),
+    Claim(curvature, "Decay raises the curvature", "above", ("fig09", "fig26", "minima"), 12),
     Claim(distance, "Larger rates harm the loss less", "below", ("fig06", "fig08", "fig25"), 13),
     Claim(other_quantizers, "Decay raises AWQ's error", "above", ("fig10",), 14),
     Claim(schedule_or_tokens, "Schedule rather than tokens", "above", ("fig04",)),

@@ -14,7 +14,7 @@ Text = str | None
 Words = list[str] | None
 METHODS = (
     "gptq rtn awq (2 to 8 bits); nvfp4 nvfp4-weights mxfp4 q4_0 q4_1 gguf-mxfp4 (4 bits); "
-    "q5_0 q5_1 (5 bits); fp8 int8 q8_0 (8 bits); others of config/quantizers.yaml"
+    "q5_0 q5_1 (5 bits); fp8 int8 q8_0 (8 bits); others of config/quantizers.yaml; a .gguf file"
 )
 
 
@@ -68,7 +68,8 @@ def measure(
 
     workflow_profile, runs = chosen.profile(profile), names_of(places, words(names))
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
-    quantizers = own_scale.quantizers(words(methods), words(bits))
+    # Before all else, since a wrong method ends the command.
+    own_scale.quantizers(words(methods), words(bits), places[0])
     named = text or (f"scale {scale}" if scale else "docstrings")
 
     def once() -> None:
@@ -100,7 +101,7 @@ def measure(
             project.write(
                 root,
                 dict(zip(runs, entries.values(), strict=True)),
-                quantizers,
+                own_scale.quantizers(words(methods), words(bits), places[0], root),
                 settings,
                 average=average,
                 metrics=metrics,

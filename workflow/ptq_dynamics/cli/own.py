@@ -59,7 +59,7 @@ def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list
     about += f" in blocks of {shape.context:,}"
     print(about)
     if gone := [each.subfolder for run in runs.values() for each in run.deleted]:
-        about += f". {', '.join(gone)} were deleted after they had been measured"
+        about += f". {', '.join(gone)} no longer exist, and had been measured"
     if any(finding.state != "up to date" for finding in find(plan, plan.last())):
         _build(plan, profile, jobs)
     print(f"\n{_report(plan, figure, f'{about}.', left)}\n")

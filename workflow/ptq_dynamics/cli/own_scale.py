@@ -13,6 +13,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.sources.own import Texts, joined
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.hub import folders
+from ptq_dynamics.quantize.methods.gguf_file import GgufFile
 
 Yaml = dict[str, Any]  # content of a file of configuration
 DEFAULTS, QUANTIZERS = ROOT / "config/own.yaml", ROOT / "config/quantizers.yaml"
@@ -25,14 +26,19 @@ FEWEST, LEAST = 4, 256  # blocks, and tokens, of validation text
 SPLITS = {"evaluation": "validation", "calibration": "calibration", "curvature": "probe"}
 
 
-def quantizers(methods: Sequence[str], counts: Sequence[str]) -> Yaml:
-    """Return quantizers by name: of methods, each in some counts of bits."""
+def quantizers(
+    methods: Sequence[str], counts: Sequence[str], place: str = "", root: Path = Path()
+) -> Yaml:
+    """Return quantizers by name: of methods, each in some counts of bits, and of GGUF files."""
     known, default = config.read_yaml(QUANTIZERS), config.read_yaml(DEFAULTS)
     if wrong := [bits for bits in counts if bits not in BITS]:
         raise Problem(f"--bits is {wrong[0]!r}: must be from {BITS[0]} to {BITS[-1]}")
     names = {entry["method"] for entry in known.values()} - {"recipe", "gguf"}
     chosen = Yaml()
     for method in methods or default["methods"]:
+        if method.lower().endswith(".gguf"):
+            chosen |= _gguf_file(root, method, place)
+            continue
         if re.fullmatch(r"i?q\d_(k|k_[sml]|xxs|xs|s|m|nl)", method.lower()):
             raise Problem(f"--methods: only llama.cpp quantizes to {method} (llama-quantize)")
         config.require("--methods", "method", [method], names | known.keys())
@@ -46,6 +52,15 @@ def quantizers(methods: Sequence[str], counts: Sequence[str]) -> Yaml:
     if other := {*map(int, counts)} - {entry["bits"] for entry in chosen.values()}:
         raise Problem(f"--bits {min(other)} fits no given method; leave --bits out")
     return chosen
+
+
+def _gguf_file(root: Path, name: str, place: str) -> Yaml:
+    """Return the quantizer of a GGUF file in the folder of checkpoints, or at a path."""
+    path = next((p for p in (Path(place, name), Path(name)) if p.is_file()), None)
+    if path is None:
+        raise Problem(f"--methods: {place} has no {name}; name one of its files, or a path")
+    stem = re.sub(r"[^\w-]+", "-", path.stem, flags=re.ASCII).strip("-_")[-90:]
+    return {f"{stem}.gguf": GgufFile.of(path, relative(path, root)).model_dump()}
 
 
 def scale(

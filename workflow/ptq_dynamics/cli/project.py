@@ -46,6 +46,7 @@ def write(
     errors of lone checkpoints are measured with a second calibration set, too."""
     default, curves = config.read_yaml(DEFAULTS), dict[str, list[str]]()
     averages, own, second, most = dict[str, Yaml](), dict[str, Yaml](), Yaml(), 0
+    files = [name for name, kind in quantizers.items() if kind["method"] == "gguf-file"]
     size = default["average"] if average is None else average
     for key, (name, entry) in zip(keys(runs), runs.items(), strict=True):
         own[key], count = kept(root, key, entry, lost)
@@ -54,6 +55,9 @@ def write(
             others = f"or from 2 to {count} (all checkpoints)"
             others = others if count > 1 else "since there is one checkpoint"
             raise Problem(f"--average is {average}: must be 0, {others}")
+        if files and (count > 1 or len(runs) > 1):
+            why = "is of one checkpoint; name its folder, or --last 1"
+            raise Problem(f"--methods: {files[0]} {why}")
         curves[name] = [key]
         without = sorted(shard for of, shard in lost if of == mean)
         if size > 1 and count - size + 1 > len(without):

@@ -132,7 +132,10 @@ QUANTIZED: dict[str, Words] = {
 # Metrics with words in this module; columns have their own, which settings of figures hold.
 LABELLED = frozenset({*FULL_PRECISION, *QUANTIZED})
 # Labels of methods; others are their names in capitals.
-METHODS = {"gptqmodel": "GPTQ", "autogptq": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}
+METHODS = {
+    **dict.fromkeys(("gptqmodel", "autogptq"), "GPTQ"),
+    **{"int8": "LLM.int8", "rtn": "rounding", "gguf-file": "GGUF"},
+}
 
 
 def call(quantizers: Iterable[Shown], *, with_method: bool = False) -> dict[str, str]:

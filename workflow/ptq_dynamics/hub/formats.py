@@ -139,6 +139,10 @@ def misfit(config: Mapping[str, object]) -> str | None:
         return f"holds a {names[0]}; only causal language models are measured"
     if kind in BIDIRECTIONAL and not config.get("is_decoder") and not config.get("causal"):
         return f"holds an encoder ({kind}); only causal language models are measured"
+    heads, shared = (config.get(f"num_{key}_heads") for key in ("attention", "key_value"))
+    if isinstance(heads, int) and isinstance(shared, int) and shared and heads % shared:
+        why = f"has num_key_value_heads {shared}, which does not divide {heads} heads"
+        return f"{why}; correct config.json"
     if config.get("auto_map"):
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
