@@ -39,9 +39,10 @@ def draw_panel(
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=shade, linewidth=0)
         if axis != "level" and segment not in goes_on:
             mark_end(ax, part[part.y.notna()].tail(1)[["x", "y"]].to_numpy(), line)
-    if panel.diagonal or (panel.y.endswith("(%)") and table.y.min() < 0):
-        slope = float(panel.diagonal)  # or the level of zero, where noise goes below it
-        ax.axline((0, 0), slope=slope, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
+    if panel.diagonal:
+        ax.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
+    elif panel.y.endswith("(%)") and table.y.min() < 0 and not panel.log_y:
+        zero_level(ax, table)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=fill(panel.y, WIDEST))
     _limit(ax, panel, table)
     if panel.log_x:
@@ -69,6 +70,12 @@ def draw_rates(ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first
     if first:
         ax.set_ylabel(RATES.replace(" ", "\n"), fontsize=SMALLEST)
     put_below(ax, above)
+
+
+def zero_level(ax: Axes, table: pd.DataFrame) -> None:
+    """Draw the level of zero, below which there is noise or the better of two runs."""
+    ends = table.x.min(), table.x.max()
+    ax.hlines(0, *ends, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
 
 
 def put_below(lower: Axes, upper: Axes) -> None:
