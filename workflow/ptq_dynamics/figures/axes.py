@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ptq_dynamics.figures.labels import RATES, Panel
 from ptq_dynamics.figures.style import END, NAMES, SMALLEST, Line, Look, Styles
@@ -16,6 +16,7 @@ from ptq_dynamics.figures.style import END, NAMES, SMALLEST, Line, Look, Styles
 WIDEST = 24  # letters of a line of a vertical axis's label
 # Panels that are cropped ignore points before this share of the horizontal axis.
 EARLY = 0.2
+SHORT = 5  # ratio of the ends of a logarithmic axis that has ticks at equal distances
 MANY = 5  # curves in a panel, above which bands are fainter
 
 
@@ -138,9 +139,11 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
 
 
 def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, or a long one at fewer places."""
+    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, a long one at fewer places, and a
+    short one at equal distances."""
     low, high = axis.get_data_interval()
     long = high > (10 if isinstance(axis, XAxis) else 100) * low
-    axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))
+    subs = (1, 3) if long else (1, 2, 5)
+    axis.set_major_locator(MaxNLocator(4) if high < SHORT * low else LogLocator(subs=subs))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())

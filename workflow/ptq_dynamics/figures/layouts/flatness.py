@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 LEAST = 5  # points for a correlation
 RESAMPLED = 1000  # times, for an interval
-SHORT = 5  # ratio of the ends of an axis that has ticks at equal distances
 NUMBERS = ["x", "y", "low", "high", LOSS]
 
 
@@ -145,8 +144,6 @@ def interval(table: "pd.DataFrame") -> tuple[float, float, float]:
 
 
 def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styles") -> None:
-    from matplotlib.ticker import MaxNLocator
-
     from ptq_dynamics.figures.axes import WIDEST, error_bars, plain_log_ticks
 
     for (label, _, _), part in table.groupby(["curve", "segment", "seeds"], sort=False):
@@ -156,8 +153,6 @@ def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styl
         error_bars(ax, part, styles[curve], curve, **look)
     ax.set_xscale("log")
     plain_log_ticks(ax.xaxis)
-    if table.x.max() < SHORT * table.x.min():
-        ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.set(title=panel.title, xlabel=fill(panel.x, WIDEST), ylabel=panel.y)
 
 
