@@ -17,6 +17,7 @@ WIDEST = 24  # letters of a line of a vertical axis's label
 # Panels that are cropped ignore points before this share of the horizontal axis.
 EARLY = 0.2
 SHORT = 5  # ratio of the ends of a logarithmic axis that has ticks at equal distances
+STEPS = [1, 2, 5, 10]  # between such ticks
 MANY = 5  # curves in a panel, above which bands are fainter
 
 
@@ -144,6 +145,8 @@ def plain_log_ticks(axis: Axis) -> None:
     low, high = axis.get_data_interval()
     long = high > (10 if isinstance(axis, XAxis) else 100) * low
     subs = (1, 3) if long else (1, 2, 5)
-    axis.set_major_locator(MaxNLocator(4) if high < SHORT * low else LogLocator(subs=subs))
+    axis.set_major_locator(
+        MaxNLocator(4, steps=STEPS) if high < SHORT * low else LogLocator(subs=subs)
+    )
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())

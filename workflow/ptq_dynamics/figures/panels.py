@@ -76,8 +76,8 @@ class Sheet:
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, with one legend below. It has the
         `curves`, by default those of the data, and `more`. `draw` replaces the function that draws
-        a panel. With `is_first_large`, the others are beside the first. Facts: the number of points,
-        and sentences below the caption, at last `notes`."""
+        a panel. If `is_first_large`, the others are beside the first. Facts: the number of
+        points, and sentences below the caption, at last `notes`."""
         panels = self.panels
         if self.settings.grouped:
             curves = names_in_groups(self.data.labels)
