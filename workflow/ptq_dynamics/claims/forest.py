@@ -19,10 +19,11 @@ from ptq_dynamics.figures.style import SETTINGS, Look
 
 GROUPS = {"The paper's own runs": CONTROLLED, "Public models": PUBLIC, "Beyond the paper": BEYOND}
 # Limits and ticks of the axis of all effects, and of that of small ones; intervals may be longer.
-AXES = (((1 / 8, 8.0), (0.125, 0.5, 1, 2, 8)), ((0.8, 1.25), (0.8, 0.9, 1, 1.1, 1.25)))
+AXES = (((1 / 8, 8.0), (0.125, 0.5, 1, 2, 8)), ((0.8, 1.25), (0.8, 1, 1.25)))
 # Marker and colour of a ratio by the outcome of its claim.
 MARKS = {"agrees": ("o", "#0077BB"), "opposes": ("s", "#CC3311"), "unresolved": ("o", "0.4")}
-NAMES, FIGURE_SPACE = 132.0, "\u2007"  # points that names take; a space as wide as a digit
+NAMES = 132.0  # points that names take
+FIGURE_SPACE, DASH = "\u2007", "\u2012"  # both as wide as a digit
 NOTHING: Judged = {"outcome": "not measured", "rows": []}  # type: ignore[typeddict-item]
 
 
@@ -49,7 +50,7 @@ def forest(scales: Mapping[str, Sequence[Judged]]) -> Figure:
         gridspec_kw={"height_ratios": counts, "width_ratios": [1.2, 1] * count},
     )
     for axes, (title, group) in zip(panels, groups.items(), strict=True):
-        names = [f"{claim.number or '–':{FIGURE_SPACE}>2}  {claim.short}" for claim in group]
+        names = [f"{claim.number or DASH:{FIGURE_SPACE}>2}  {claim.short}" for claim in group]
         axes[0].set_yticks(range(len(group)), names, ha="left")
         axes[0].set_ylim(len(group) - 0.5, -0.5)
         axes[0].tick_params(axis="y", pad=NAMES)
@@ -75,7 +76,7 @@ def forest(scales: Mapping[str, Sequence[Judged]]) -> Figure:
                 judged = known[place // 2].get(claim.name, NOTHING)
                 _draw(ax, row, judged, limits, is_enlarged=bool(place % 2))
     for place, name in enumerate(scales):
-        panels[0][2 * place].set_title(f"Scale {name}", loc="left", weight="bold", pad=12)
+        panels[0][2 * place].set_title(name.capitalize(), loc="left", weight="bold", pad=12)
         panels[-1][2 * place].set_xlabel("ratio")
         panels[-1][2 * place + 1].set_xlabel("ratio, enlarged")
     sns.despine(figure, left=True)
@@ -97,7 +98,7 @@ def _draw(
     marker, color = MARKS.get(claim["outcome"], ("", "0.6"))
     if is_enlarged:
         right = ax.get_yaxis_transform()
-        ax.text(1.06, row, claim["outcome"], transform=right, color=color, va="center", size=6.5)
+        ax.text(1.09, row, claim["outcome"], transform=right, color=color, va="center", size=6.5)
     (low, high), first = limits, next(iter(claim["rows"]), None)
     if not marker or first is None or (is_enlarged and not low < first["value"] < high):
         return

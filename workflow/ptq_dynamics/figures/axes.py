@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ptq_dynamics.figures.labels import RATES, Panel
 from ptq_dynamics.figures.style import END, NAMES, SMALLEST, Line, Look, Styles
@@ -16,30 +16,35 @@ from ptq_dynamics.figures.style import END, NAMES, SMALLEST, Line, Look, Styles
 WIDEST = 24  # letters of a line of a vertical axis's label
 # Panels that are cropped ignore points before this share of the horizontal axis.
 EARLY = 0.2
-# The height of a spike over the highest median of neighbours, and the number of neighbours.
-SPIKE, NEIGHBOURS = 1.5, 9
+SHORT = 5  # ratio of the ends of a logarithmic axis that has ticks at equal distances
+STEPS = [1, 2, 5, 10]  # between such ticks
+MANY = 5  # curves in a panel, above which bands are fainter
 
 
 def draw_panel(
     ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles, goes_on: Set[str]
 ) -> None:
     """Draw the points of one panel: lines with bands, and outlined ends of runs."""
+    shade = 0.2 if table.curve.nunique() <= MANY else 0.08
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line, width = styles[str(curve)], panel.widths.get(str(curve))
         look: Look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin else {}
         # Runs have many checkpoints, and markers on narrower lines would hide the lines below.
         if line.area > END:
-            look |= {"marker": line.marker, "markersize": line.area**0.5, "linestyle": "none"}
-        elif not (panel.thin or panel.rate or axis == "level"):
-            look |= {"marker": line.marker}
+            look |= {"markersize": line.area**0.5, "linestyle": "none"}
+        elif panel.thin or panel.rate:
+            look |= {"markevery": slice(0)}  # only the legend has the marker
+        look |= {"marker": "" if axis == "level" else line.marker}
         look = {"color": line.color, "linestyle": line.dash, "label": str(curve), **look}
         ax.plot(part.x, part.y, **look)
         if part.low.notna().any():
-            ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
+            ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=shade, linewidth=0)
         if axis != "level" and segment not in goes_on:
             mark_end(ax, part[part.y.notna()].tail(1)[["x", "y"]].to_numpy(), line)
     if panel.diagonal:
         ax.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
+    elif panel.y.endswith("(%)") and table.y.min() < 0 and not panel.log_y:
+        zero_level(ax, table)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=fill(panel.y, WIDEST))
     _limit(ax, panel, table)
     if panel.log_x:
@@ -67,6 +72,12 @@ def draw_rates(ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first
     if first:
         ax.set_ylabel(RATES.replace(" ", "\n"), fontsize=SMALLEST)
     put_below(ax, above)
+
+
+def zero_level(ax: Axes, table: pd.DataFrame) -> None:
+    """Draw the level of zero, below which there is noise or the better of two runs."""
+    ends = table.x.min(), table.x.max()
+    ax.hlines(0, *ends, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
 
 
 def put_below(lower: Axes, upper: Axes) -> None:
@@ -119,10 +130,6 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
         shown = table[table.x <= panel.zoom]
         room = 0.05 * (panel.zoom - shown.x.min())
         ax.set_xlim(shown.x.min() - room, panel.zoom)
-    if panel.spikes:
-        along = table.groupby(["curve", "segment"], sort=False).y
-        calm = along.transform(lambda y: y.rolling(NEIGHBOURS, 1, center=True).median())
-        shown = shown[shown.y <= SPIKE * calm.max()]
     if len(shown) < len(table):
         ends = [shown.low.fillna(shown.y).min(), shown.high.fillna(shown.y).max()]
         # The line of equal values begins in the corner.
@@ -133,9 +140,13 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
 
 
 def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, or a long one at fewer places."""
+    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, a long one at fewer places, and a
+    short one at equal distances."""
     low, high = axis.get_data_interval()
     long = high > (10 if isinstance(axis, XAxis) else 100) * low
-    axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))
+    subs = (1, 3) if long else (1, 2, 5)
+    axis.set_major_locator(
+        MaxNLocator(4, steps=STEPS) if high < SHORT * low else LogLocator(subs=subs)
+    )
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())

@@ -28,6 +28,7 @@ from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, Trajectory
 
 # Columns that describe the origin of a point.
 ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
+NEIGHBOURS = 21  # points of a training curve in whose median spikes vanish
 POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]  # key of one metric, quantizer and task
 
 
@@ -132,7 +133,8 @@ class Curves:
         parts = []
         for run in self.settings.runs:
             curve = pd.read_csv(self.inputs[run.label][0].file(CURVE))
-            parts.append(curve.assign(trajectory=run.name, value=curve[metric], seed=run.seed))
+            value = curve[metric].rolling(NEIGHBOURS, 1, center=True).median()
+            parts.append(curve.assign(trajectory=run.name, value=value, seed=run.seed))
         table = pd.concat(parts, ignore_index=True).assign(stderr=np.nan, metric=metric)
         return over_seeds(table, names.STEP)
 

@@ -86,7 +86,6 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     thin: bool = False  # no markers
-    spikes: bool = False  # the vertical scale ignores spikes
     crop: bool = False  # it ignores the first part of the horizontal axis, but for ends of runs
     diagonal: bool = False  # draw the line of equal values
     alike: str = ""  # panels with the same value share the vertical scale
@@ -102,7 +101,6 @@ class Form(TypedDict, total=False):
     log_x: bool
     log_y: bool
     thin: bool
-    spikes: bool
     crop: bool
     diagonal: bool
     alike: str
@@ -112,13 +110,12 @@ class Form(TypedDict, total=False):
 
 # Title with {q} for the quantizer, label of the vertical axis, and the form of a metric's panel.
 Words = tuple[str, str, Form]
-SPIKY: Form = {"thin": True, "spikes": True}
 FULL_PRECISION: dict[str, Words] = {
     names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
     **{c.name: (c.title, c.label, {}) for c in Sharpness.columns},
     **{e.name: (e.title, e.label, {"thin": True, "log_y": True}) for e in Spectrum.columns},
-    "gradient_norm": ("Gradient norm", "L2 norm of the gradient", {**SPIKY, "log_y": True}),
-    "weight_norm": ("Weight norm", "L2 norm of the weights", SPIKY),
+    "gradient_norm": ("Gradient norm", "L2 norm of the gradient", {"log_y": True}),
+    "weight_norm": ("Weight norm", "L2 norm of the weights", {}),
     names.ACCURACY: ("Accuracy", "Accuracy (%)", {}),
 }
 QUANTIZED: dict[str, Words] = {

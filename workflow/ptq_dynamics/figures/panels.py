@@ -71,11 +71,13 @@ class Sheet:
         notes: Sequence[str] = (),
         draw: Draw | None = None,
         wide: bool = False,
+        is_first_large: bool = False,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, with one legend below. It has the
         `curves`, by default those of the data, and `more`. `draw` replaces the function that draws
-        a panel. Facts: the number of points, and sentences below the caption, at last `notes`."""
+        a panel. If `is_first_large`, the others are beside the first. Facts: the number of
+        points, and sentences below the caption, at last `notes`."""
         panels = self.panels
         if self.settings.grouped:
             curves = names_in_groups(self.data.labels)
@@ -94,7 +96,10 @@ class Sheet:
         height, wide = HEIGHTS[min(columns, 3) - 1], wide or len(curves) > FEW
         height = HEIGHTS[-1] if columns == 1 < len(panels) else height
         names = [panel.name for panel in panels]
-        figure, axes = subplots(names, columns, height, strips=strips, wide=wide)
+        if is_first_large:
+            figure, axes = subplots(names, 2, HEIGHTS[-1], is_first_large=True)
+        else:
+            figure, axes = subplots(names, columns, height, strips=strips, wide=wide)
         alike = dict[str, Axes]()
         for panel in panels:
             ax, part = axes[panel.name], table[table.panel == panel.name]
@@ -223,6 +228,7 @@ def subplots(
     *,
     strips: Collection[str] = (),
     wide: bool = False,
+    is_first_large: bool = False,
     layout: Literal["constrained", "compressed"] = "constrained",
 ) -> tuple[Figure, dict[str, Axes]]:
     """Return a figure and its axes by name, in rows of a `height` in inches. Rows with panels in
@@ -232,8 +238,10 @@ def subplots(
     sns.set_theme(style="ticks", rc=SETTINGS)
     cells, heights = [*names, *["."] * (-len(names) % columns)], list[float]()
     rows = list[HashableList[str]]()
-    for start in range(0, len(cells), columns):
-        row = cells[start : start + columns]
+    parts = [cells[start : start + columns] for start in range(0, len(cells), columns)]
+    if is_first_large:
+        parts = [[names[0], name] for name in names[1:]]
+    for row in parts:
         rows.append([*row])
         heights.append(height)
         if {*strips} & {*row}:
@@ -241,7 +249,8 @@ def subplots(
             heights.append(STRIP)
     width = TEXT if wide or columns > 1 else HALF
     figure = Figure(figsize=(width, sum(heights) + 0.45))
-    axes = figure.subplot_mosaic(rows, height_ratios=heights)
+    ratios = [2, 1] if is_first_large else None
+    axes = figure.subplot_mosaic(rows, height_ratios=heights, width_ratios=ratios)
     figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
     return figure, axes
 

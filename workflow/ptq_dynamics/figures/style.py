@@ -41,7 +41,7 @@ class Look(TypedDict, total=False):
     markerfacecolor: str
     markeredgecolor: str
     markeredgewidth: float
-    markevery: tuple[float, float]
+    markevery: slice
     fillstyle: Literal["none"]
     alpha: float
     label: str
@@ -180,7 +180,7 @@ def _variant(line: Line, number: int) -> Line:
     """Return a lighter style with another dash and marker, for the curve `number` of a role."""
     if number == 0:
         return line
-    place = next((n for n, other in enumerate(LINES) if other.color == line.color), 0)
+    place = next((n for n, other in enumerate(LINES) if other.color == line.color), 4)
     other = LINES[(place + number) % len(LINES)]
     red, green, blue = (1 - (1 - part) * 0.75**number for part in to_rgb(line.color))
     return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)
@@ -210,6 +210,7 @@ SETTINGS = {f"{axis}tick.{name}": value for axis in "xy" for name, value in TICK
     "axes.titlepad": 3.0,
     "axes.labelpad": 2.0,
     "axes.spines.top": False,
+    "axes.spines.right": False,
     "lines.linewidth": 1.1,
     "lines.markersize": 2.2,
     "legend.frameon": False,

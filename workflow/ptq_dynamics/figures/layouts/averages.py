@@ -38,6 +38,6 @@ class Averages(Layout):
             last = max(points.x.quantile(shown), points.groupby("curve").x.min().max())
             title = f"{group}\n{{}}".lstrip()
             zoom = float(last + BEYOND * (last - points.x.min()))
-            form: Form = {"zoom": zoom, "diagonal": metric == LOSS}
+            form: Form = {"zoom": zoom, "diagonal": metric == LOSS, "thin": True}
             sheet.add(data.panel(metric, quantizer, BEFORE, title, **form), points)
         return sheet.publish(columns=len(groups) if len(groups) in (2, 3) else None)

@@ -72,14 +72,15 @@ class Bits(Layout):
 
 
 def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import error_bars
+    from ptq_dynamics.figures.axes import error_bars, zero_level
 
-    ax.axhline(0, color="0.3", linewidth=0.6, zorder=1)
+    zero_level(ax, table)
     places = sorted({*table.x})
     for curve, part in table.groupby("curve", sort=False):
         line = styles[str(curve)]
-        part = part.assign(x=part.x.map(places.index))
         error_bars(ax, part, line, str(curve), elinewidth=0.6, markersize=line.area**0.5)
     labels = ["full" if place == FULL else str(place) for place in places]
-    ax.set_xticks(range(len(places)), labels)
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(places, labels)
+    ax.minorticks_off()
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)

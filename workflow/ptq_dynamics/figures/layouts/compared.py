@@ -130,6 +130,8 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
     ax.set_yticks(labels.y, labels.segment)
     ax.tick_params(axis="y", length=0, labelleft=panel.name == "a")
     ax.grid(visible=False, axis="y")
-    if panel.log_x:
+    if not panel.log_x:
+        ax.locator_params(axis="x", nbins=4)
+    else:
         ax.set_xscale("log")
         plain_log_ticks(ax.xaxis)

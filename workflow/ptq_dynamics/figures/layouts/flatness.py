@@ -1,6 +1,7 @@
 """Metrics of quantized weights against curvature, with their rank correlation."""
 
 from itertools import product
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 LEAST = 5  # points for a correlation
 RESAMPLED = 1000  # times, for an interval
-SHORT = 5  # ratio of the ends of an axis that has ticks at equal distances
 NUMBERS = ["x", "y", "low", "high", LOSS]
 
 
@@ -58,7 +58,7 @@ class Flatness(Layout):
         data, wanted = sheet.data, list(sheet.data.wanted())
         rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
         columns = [metric for metric, quantizer in wanted if not quantizer]
-        shown = set[str]()
+        shown, is_of_runs = set[str](), self.options.at_equal_loss or self.options.ends
         for (metric, quantizer), other in product(rows, columns):
             table = _against(data, other, metric, quantizer)
             if self.options.at_equal_loss:
@@ -71,14 +71,18 @@ class Flatness(Layout):
             elif self.options.at_equal_loss:
                 words = "{:.2f} [{:.2f}, {:.2f}]".format(*interval(table))
             else:
-                words = ", ".join(f"{key} {rho:.2f}" for key, rho in correlate(table).items())
+                words = ", ".join(f"{key}{rho:.2f}" for key, rho in correlate(table).items())
             label, words = data.panel(other, None, "").y, words.replace("-", "−")
-            panel = data.panel(metric, quantizer, label, f"{{}}\nρ: {words}", log_x=True)
-            is_of_runs = self.options.at_equal_loss or self.options.ends
+            panel = data.panel(metric, quantizer, label, f"{{}}\nρ {words}", log_x=True)
             sheet.add(panel, _of_runs(table) if is_of_runs else table)
         without = ", ".join(curve for curve in data.labels if curve not in shown)
         notes = [f"No point, as measured losses do not pass the equal loss: {without}."]
-        return sheet.publish(columns=len(columns), notes=notes if without else [], draw=_draw_panel)
+        return sheet.publish(
+            columns=len(columns),
+            notes=notes if without else [],
+            draw=_draw_panel,
+            is_first_large=is_of_runs and len(sheet.panels) > len(columns),
+        )
 
 
 def _against(data: "Curves", other: str, metric: str, quantizer: str) -> "pd.DataFrame":
@@ -140,9 +144,7 @@ def interval(table: "pd.DataFrame") -> tuple[float, float, float]:
 
 
 def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styles") -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    from ptq_dynamics.figures.axes import error_bars, plain_log_ticks
+    from ptq_dynamics.figures.axes import WIDEST, error_bars, plain_log_ticks
 
     for (label, _, _), part in table.groupby(["curve", "segment", "seeds"], sort=False):
         curve = str(label)
@@ -151,9 +153,7 @@ def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styl
         error_bars(ax, part, styles[curve], curve, **look)
     ax.set_xscale("log")
     plain_log_ticks(ax.xaxis)
-    if table.x.max() < SHORT * table.x.min():
-        ax.xaxis.set_major_locator(MaxNLocator(5))
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    ax.set(title=panel.title, xlabel=fill(panel.x, WIDEST), ylabel=panel.y)
 
 
 def correlate(table: "pd.DataFrame") -> dict[str, float]:
@@ -161,7 +161,7 @@ def correlate(table: "pd.DataFrame") -> dict[str, float]:
     one run are dependent, so there is no interval."""
     rho = table[["x", "y", LOSS]].corr("spearman").to_numpy()
     xy, xz, yz = float(rho[0, 1]), float(rho[0, 2]), float(rho[1, 2])
-    rhos = {"all points": xy}
+    rhos = {"": xy}
     if scale := ((1 - xz**2) * (1 - yz**2)) ** 0.5:
-        rhos["given the loss"] = (xy - xz * yz) / scale
+        rhos["given the loss "] = (xy - xz * yz) / scale
     return rhos

@@ -83,6 +83,9 @@ class Landscapes(Layout):
         bounds = bounds if surface.min() >= 0 else np.array([surface.min(), *bounds])
         for name, (title, table) in planes.items():
             filled = _draw_panel(axes[name], title, table, bounds)
+            # One extent, so that the widths of valleys can be compared.
+            axes[name].set(xlim=_ends(grids.x), ylim=_ends(grids.y), facecolor="0.93")
+            axes[name].label_outer()
         increase = "L − L(Θₖ) (nats/token)"
         figure.colorbar(
             filled,
@@ -95,6 +98,10 @@ class Landscapes(Layout):
         )
         grids = grids.rename(columns={"point": "segment"}).assign(x_axis=ALONG, y_axis=ACROSS)
         return sheet.picture(figure, [*axes.values()][:1], columned(grids))
+
+
+def _ends(values: "pd.Series") -> tuple[float, float]:
+    return float(values.min()), float(values.max())
 
 
 def _draw_panel(

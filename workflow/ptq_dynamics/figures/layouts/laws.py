@@ -51,15 +51,16 @@ class Laws(Layout):
                 factor = law.off(predicted, table.value.to_numpy())
                 points = data.along(table.assign(predicted=100 * predicted), "predicted")
                 about = {"curve": data.called[quantizer], "quantizer": quantizer, "axis": "left"}
+                about["trajectory"] = " ".join(dict.fromkeys(points.trajectory))
                 factors.append({**about, "segment": name, "x": float(factor), "y": number})
-                words = f"{{}}, law of {name}"
+                words = f"{{}}\nlaw of {name}"
                 panel = data.panel(QUANTIZATION_ERROR, quantizer, "Predicted error (%)", words)
                 panels.append((panel, points[points.y > 0]))
         table = pd.DataFrame(factors).assign(metric="factor", low=np.nan, high=np.nan)
         sheet.add(Panel(FACTOR, "Predicted / measured error, or its inverse", ""), table)
         for panel, points in panels[: len(law.LAWS)]:
             sheet.add(panel, points)
-        return sheet.publish(draw=_draw_panel)
+        return sheet.publish(draw=_draw_panel, is_first_large=True)
 
 
 def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
@@ -70,7 +71,12 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
             ax.plot(part.x, part.y, marker, color="0.2", markersize=5, label=curve, alpha=0.8)
         laws = table.drop_duplicates("segment")
         ax.set_yticks(laws.y, [f"law of {name}" for name in laws.segment])
-        ax.set(title=panel.title, xlabel=panel.x, xlim=(1, None), ylim=(len(laws) - 0.5, -0.6))
+        ax.set(
+            title=panel.title,
+            xlabel=panel.x,
+            xlim=(1, 1.05 * table.x.max()),
+            ylim=(len(laws) - 0.5, -0.6),
+        )
         ax.tick_params(axis="y", length=0)
         return
     for curve, part in table.groupby("curve", sort=False):

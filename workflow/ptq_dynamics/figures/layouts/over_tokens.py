@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WAY = "Share of the end's weights"
 PEAK = "last at the peak rate, mean"
-WIDEST, NARROWEST = 3.2, 0.8  # widths in points of lines that may overlap
+WIDEST, NARROWEST = 2.2, 0.6  # widths in points of lines that may overlap
 
 
 class OverTokensOptions(Strict):
@@ -117,7 +117,8 @@ def _level(data: "Curves", metric: str, quantizer: str) -> "pd.DataFrame":
 
 
 def _ranks(data: "Curves") -> "pd.DataFrame":
-    """Return magnitudes of eigenvalues against rank, at every trajectory's last checkpoint."""
+    """Return magnitudes of eigenvalues against rank, at last checkpoints: the mean of the runs of a
+    curve, with their standard deviation if there are several."""
     import pandas as pd
 
     from ptq_dynamics.figures.curves import over_seeds
@@ -128,7 +129,12 @@ def _ranks(data: "Curves") -> "pd.DataFrame":
         rows = data.rows(name, None)
         rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), names.CHECKPOINT)
         parts.append(data.last_of(data.along(rows, "rank")))
-    return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")
+    points = pd.concat(parts)
+    runs = points.groupby(["curve", "x"], sort=False)
+    spread, mean = runs.y.transform("std").fillna(points.high - points.y), runs.y.transform("mean")
+    points = points.assign(trajectory=runs.trajectory.transform(" ".join), segment=points.curve)
+    points = points.assign(y=mean, low=mean - spread, high=mean + spread)
+    return points.drop_duplicates(["curve", "x"])
 
 
 def _described(data: "Curves", quantizer: str) -> str:

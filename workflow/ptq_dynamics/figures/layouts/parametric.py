@@ -54,8 +54,7 @@ class Parametric(Layout):
                 lowest = curves.min()
                 room = max(ROOM * (lowest.max() - lowest.min()), LEAST * lowest.max())
                 zoom = float(lowest.max() + room if shown == LOSS else curves.quantile(0.25).max())
-                # Losses may differ by less than a marker.
-                form: Form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": shown == LOSS}
+                form: Form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": True}
                 sheet.add(data.panel(shown, quantizer, BEFORE, title, **form), points)
             for metric, quantizer in product(over, others):
                 sheet.add(
