@@ -161,3 +161,16 @@ def test_stages_that_cannot_be_are_refused_in_one_line(tmp_path, stage, change, 
     config = tiny_config(tmp_path, families={"runs": {named(stage): change}})
     with one_line("config/families.yaml", words):
         plan("smoke", config)
+
+
+@pytest.mark.parametrize(
+    ("run", "objective", "words"),
+    [
+        ("rainbow-172", {"kind": "answers"}, "needs dialogues"),
+        ("{model}-wsd", {"kind": "quantization-aware", "bits": 4, "at_most": 8}, "no experts"),
+    ],
+)
+def test_objectives_without_their_text_or_layers_are_refused(tmp_path, run, objective, words):
+    config = tiny_config(tmp_path, runs={"runs": {run: {"objective": objective}}})
+    with one_line(f"{run.format(model='moe')}.objective is '{objective['kind']}'", words):
+        plan("smoke", config)

@@ -11,13 +11,17 @@ from ptq_dynamics.config import Config, DatasetsCorpus, EmbeddedCorpus, Figure, 
 from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
+from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.curvature.probes import Probe
 from ptq_dynamics.figures.columns import owners
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.plan.catalogue import Catalogue
+from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.plan.resolved import leave_out, resolve
 from ptq_dynamics.plan.site import Site
+from ptq_dynamics.train.architectures.llama import Olmoe
+from ptq_dynamics.train.objectives.quantized import QuantizationAware
 from ptq_dynamics.trajectories.averages import Average
 
 
@@ -121,6 +125,18 @@ def _check_trajectories(config: Config, planned: Catalogue) -> None:
             require(f"{places[name]}.trunk", "run from fresh weights", [run.trunk], trunks)
     for name in made:
         planned[name].check(places[name])
+    for trained in planned.runs:
+        _check_objective(config, trained, f"{places[trained.name]}.objective")
+
+
+def _check_objective(config: Config, run: PlannedRun, place: str) -> None:
+    corpus, objective = run.trained.corpus, run.objective
+    place += f" is {objective.kind!r}"
+    if objective.of_dialogues and not isinstance(config.scale.corpora[corpus], DialoguesCorpus):
+        why = f"needs dialogues; corpus {corpus!r} has none; choose one with source dialogues"
+        raise Problem(f"{place}, which {why}")
+    if isinstance(objective, QuantizationAware) and isinstance(run.trained.model, Olmoe):
+        raise Problem(f"{place}, which rounds no experts; choose a model without experts")
 
 
 def _check_amounts(config: Config, planned: Catalogue) -> None:

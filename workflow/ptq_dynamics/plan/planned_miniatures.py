@@ -7,8 +7,6 @@ from operator import attrgetter
 from typing import ClassVar
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.plan.miniatures import InSmall, Miniature, MiniaturePhase, Stage
 from ptq_dynamics.plan.planned import (
     Basis,
@@ -81,15 +79,6 @@ class PlannedStage(PlannedRun):
         last, every = self.last, self.spacing
         steps = sorted({*range(self.first + every, last, every), last})
         return [Point(step_id(step), step) for step in steps]
-
-    def check(self, place: str) -> None:
-        """Require dialogues if the objective needs them."""
-        super().check(place)
-        corpus, objective = self.trained.corpus, self.entry.objective
-        is_dialogues = isinstance(self.basis.scale.corpora[corpus], DialoguesCorpus)
-        if objective.of_dialogues and not is_dialogues:
-            why = f"needs dialogues; corpus {corpus!r} has none; choose one with source dialogues"
-            raise Problem(f"{place}.objective is {objective.kind!r}, which {why}")
 
 
 def stage(
