@@ -109,5 +109,5 @@ def plot(numbers: Sequence[Point]) -> Figure:
     for axes in [*figure.axes][len(labels) :]:
         axes.remove()
     handles = dict(zip(*figure.axes[0].get_legend_handles_labels()[::-1], strict=True))
-    figure.axes[0].legend(handles.values(), handles.keys())
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
     return figure
