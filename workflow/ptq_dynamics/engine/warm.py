@@ -24,6 +24,8 @@ from subprocess import PIPE, Popen
 from types import ModuleType
 from typing import NoReturn
 
+from threadpoolctl import threadpool_limits
+
 from ptq_dynamics.engine.lease import VISIBLE, visible
 from ptq_dynamics.engine.paths import Spec
 from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE, JobRequest, end_at_once
@@ -161,8 +163,11 @@ def _serve_one(connection: socket.socket, descriptors: list[int], request: JobRe
         os.chdir(request["directory"])
         end_at_once()
         threading.Thread(target=_attend, args=(connection,), daemon=True).start()
-        if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
-            sys.modules["torch"].set_num_threads(int(threads))
+        if threads := os.environ.get("OMP_NUM_THREADS"):
+            # The libraries of numpy and scipy read the variable on import; it sets last digits.
+            threadpool_limits(int(threads))
+            if torch := sys.modules.get("torch"):
+                torch.set_num_threads(int(threads))
         status = execute(request["job"], **request["options"])
         sys.stdout.flush()
         sys.stderr.flush()
