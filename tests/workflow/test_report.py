@@ -114,21 +114,22 @@ def test_a_point_opens_its_trace(project, ask):
 
 
 def test_a_point_is_found_in_the_picture(project, ask):
-    """The last loss in full precision, which comes from no quantized weights; the first ones lie
-    above their panel."""
+    """The first loss in full precision within its panel; it comes from no quantized weights."""
     rows = drawn(project, "fig04")
-    number = max(n for n, row in enumerate(rows) if row["quantizer"] == "fp")
-    words, manifests = ask(
+    first = next(n for n, row in enumerate(rows) if row["quantizer"] == "fp")
+    number, words, manifests = ask(
         TRACED
         + f"""const image = all("#fig04 img")[0];
-        const [across, up] = read("points-fig04").places[{number}];
+        const {{ places }} = read("points-fig04");
+        const number = places.findIndex((point, n) => point && n >= {first});
+        const [across, up] = places[number];
         const place = image.getBoundingClientRect();
         image.dispatchEvent(new MouseEvent("click", {{
             clientX: place.left + across * image.clientWidth + 1,
             clientY: place.top + (1 - up) * image.clientHeight - 1,
         }}));
         await wait();
-        return [all("#trace p")[0].textContent, traced()];"""
+        return [number, all("#trace p")[0].textContent, traced()];"""
     )
     assert f"y {rows[number]['y']}, unit nats/token" in words
     assert len(manifests) == 2 and "/fp/" in manifests[1]
