@@ -94,7 +94,9 @@ def example(kind):
     """A component of a kind, with a value in every field that has no default."""
 
     def value(field):
-        parts, choices = field.get("prefixItems"), field.get("enum", [0.1])
+        least = field.get("minimum", field.get("exclusiveMinimum", 0) + 1)
+        usual = least if field.get("type") == "integer" else 0.1
+        parts, choices = field.get("prefixItems"), field.get("enum", [usual])
         return [value(each) for each in parts] if parts else field.get("const", choices[0])
 
     fields = kind.model_json_schema()["properties"].items()

@@ -3,6 +3,7 @@
 AWQ scales the input columns of a layer up before rounding, and the layer before it down. The
 checkpoint holds the scaled model and the scales, which errors of layers take back."""
 
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -63,7 +64,8 @@ class Awq(InProcess, Calibrated, Grouped):
         small = [name for name, value in model.named_parameters() if value.ndim == 1]
         before = {name: value.float() for name, value in Weights(folder).tensors(small).items()}
         grids, scaling = self.smooth(model, calibration)
-        after = {name: model.get_parameter(name).detach() for name in before}
+        # A weight that is offloaded is no parameter.
+        after = {name: attrgetter(name)(model).detach() for name in before}
         changed = {name: v for name, v in after.items() if not torch.equal(v.cpu(), before[name])}
         return on_grids(grids, changed, scaling | {name: before[name] for name in changed})
 
