@@ -192,8 +192,8 @@ def _less(data: "Samples", name: str, other: str, quantizer: str, beside: str = 
 
 
 def _crossing(nets: "Sample") -> "Sample":
-    """Return where a line through values [3, replicates] at 2, 3 and 4 bits crosses zero: 2 if the
-    first is above zero, 4 if no value is."""
+    """Return where a line through values [3, replicates] at 2, 3 and 4 bits crosses zero. Return 2
+    if the first is above zero, and 4 if no value is."""
     place = np.where(nets[0] > 0, 2.0, 4.0)
     for bits in (3, 2):
         low, high = nets[bits - 2], nets[bits - 1]

@@ -1,4 +1,4 @@
-"""What a user gets, beside claims about errors: ratios of perplexities after quantization."""
+"""The loss after quantization, beside claims about errors: ratios of perplexities."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,8 +18,8 @@ DECAY = "ends of cooldowns / stable run, at equal tokens"
 
 
 class Contrast(NamedTuple):
-    """Geometric mean perplexities at the ends of runs, divided by those of the runs `under`: at a
-    share of the tokens of each, or without a share where each run `above` ends."""
+    """Geometric mean perplexities at the ends of the runs `above`, divided by those of the runs
+    `under`. These are at a share of their tokens, or without a share where each run above ends."""
 
     says: str
     quantizers: Sequence[str]

@@ -19,7 +19,7 @@ Shards = Set[tuple[str, str]]  # names of trajectories, and ids of their checkpo
 
 
 def linked(results: Path, source: Local) -> Iterator[dict[str, Any]]:
-    """Yield checkpoints, as settings, that were linked from a folder which has them no more."""
+    """Yield checkpoints, as settings, that were linked from a folder and deleted there."""
     folder = Path(source.folder).resolve()
     present = folders.checkpoints(folder, source.step, source.exclude)
     times = {step or 0: (path / CONFIG).stat().st_mtime_ns for path, step in present.items()}
@@ -41,8 +41,8 @@ def linked(results: Path, source: Local) -> Iterator[dict[str, Any]]:
 
 
 def lost(plan: Plan) -> Shards:
-    """Return what a plan has of deleted checkpoints without measurements that are up to date:
-    checkpoints, or if all these have them, averages."""
+    """Return the deleted checkpoints of a plan whose measurements are not up to date. If there are
+    none, return the averages of deleted checkpoints of which this is true."""
     plan.last()
     planned = plan.site.planned
     gone = {

@@ -67,8 +67,8 @@ def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list
 
 
 def _build(plan: Plan, profile: Path, at_once: int | None) -> None:
-    """Build the last checkpoint, print an estimate of the time, and build the rest, in as many
-    jobs at once as memory allows if the number is not given."""
+    """Build the last checkpoint, print an estimate of the time, and build the rest. Without
+    a given number, as many jobs run at once as memory allows."""
     kinds, first = dict[str, str](), dict[str, Job]()
     for job in plan.site.needed(plan.last()):
         rule, at = plan.site.rule_of(job.manifest)

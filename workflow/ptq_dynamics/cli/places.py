@@ -15,7 +15,7 @@ from ptq_dynamics.engine.paths import RECORD
 @contextmanager
 def claimed(out: Path | None, places: Sequence[str], names: Sequence[str]) -> Iterator[Path]:
     """Hold the folder of a project against other calls: `out`, or a folder in own/ with the names
-    of runs, which has no other runs. A new folder without any result is removed again."""
+    of runs. This folder has no other runs. A new folder without any result is removed again."""
     for root in [out] if out else _roots(names, places):
         root.parent.mkdir(parents=True, exist_ok=True)
         with held(root.parent / f".{root.name}.lease", print):
@@ -32,7 +32,7 @@ def claimed(out: Path | None, places: Sequence[str], names: Sequence[str]) -> It
 
 
 def _roots(names: Sequence[str], places: Sequence[str]) -> Iterator[Path]:
-    """Yield folders for runs: their names, then with the folders above, then with a number."""
+    """Yield folders for runs: by their names, then with the parent folders, then with a number."""
     yield Path("own", "-".join(names))
     above = [Path(place).resolve().parent.name for place in places]
     first = "-".join(f"{one}-{two}" for one, two in zip(above, names, strict=True))

@@ -15,11 +15,10 @@ Files = frozenset[tuple[Path, int, int]]  # paths with size and time
 
 def watch(folders: Sequence[Path], measure: Callable[[], None], *, piped: bool) -> None:
     """Call `measure` whenever checkpoints in folders are complete, or deleted; print its errors.
-    If `piped`, end after a last time once something is written into the standard input, or it is
-    closed."""
+    If `piped`, input or the end of the standard input ends this, after a last call."""
     if lacking := [str(folder) for folder in folders if not folder.is_dir()]:
         raise Problem(f"--watch: {lacking[0]} is no folder; create it, or leave --watch out")
-    print(f"watches {', '.join(map(str, folders))}; Ctrl-C ends this", flush=True)
+    print(f"watching {', '.join(map(str, folders))}; press Ctrl-C to end", flush=True)
     before, is_last = Files(), False
     while True:
         is_last |= piped and bool(select.select([sys.stdin], [], [], 0)[0])

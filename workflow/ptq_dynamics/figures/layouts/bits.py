@@ -1,4 +1,4 @@
-"""Losses of quantized ends of runs, less the loss of one of them, against the bits of a weight."""
+"""Losses at the ends of runs, less the loss of a reference run, against the bits of a weight."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +19,7 @@ FULL = 16  # the place of full precision on the horizontal axis
 
 
 class BitsOptions(Strict):
-    """The name of the curve, in every group, from which the others are told apart."""
+    """`beside` names the curve of every group that the other curves are compared with."""
 
     beside: Text
 

@@ -21,7 +21,7 @@ LATE = 2 / 3  # constant runs are averaged from this share of their steps on
 
 
 class ComparedOptions(Strict):
-    """`rows` of panels are curves, groups of curves, or quantizers, which `words` may name. At
+    """`rows` of panels are curves, groups of curves, or quantizers. `words` may name quantizers. At
     `equal_loss`, errors are those where the loss of a run passes the highest final loss."""
 
     rows: Literal["curves", "groups", "quantizers"] = "curves"

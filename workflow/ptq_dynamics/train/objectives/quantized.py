@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 class QuantizationAware(OnText):
     """Cross-entropy at weights that are rounded to the grid of GPTQ and RTN. Gradients pass through
-    the rounding unchanged (arXiv 1308.3432). Groups have the
-    largest number of columns up to `at_most` that divides every width of the model."""
+    the rounding unchanged (arXiv 1308.3432). The group size is the largest number of columns, up
+    to `at_most`, that divides every width of the model."""
 
     kind: Literal["quantization-aware"]
     bits: Annotated[int, Field(ge=2, le=8)]
@@ -39,8 +39,8 @@ class QuantizationAware(OnText):
 
 
 def fake(weight: "Tensor", bits: int, columns: int) -> "Tensor":
-    """Return the nearest points of the symmetric grid with a scale for every `columns` weights of a
-    row; the largest magnitude of a group is (2**bits - 1) / 2 steps, as in llm-compressor."""
+    """Return the nearest points of the symmetric grid, with a scale for every `columns` weights of a
+    row. The largest magnitude of a group is (2**bits - 1) / 2 steps, as in llm-compressor."""
     import torch
 
     groups, highest = weight.reshape(-1, columns), 2 ** (bits - 1) - 1
