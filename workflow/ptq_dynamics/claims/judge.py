@@ -1,8 +1,8 @@
 """The stage that judges each claim by one estimand, from the raw results of its figures.
 
 An interval holds 95 % of the bootstrap replicates. Claims of the paper, expectations beyond it, and
-deployed rows are three families of tests. The step-down procedure of Holm (1979) keeps the chance of
-any false outcome within a family at 5 %."""
+deployed rows are three families of tests. The step-down test of Holm (1979) keeps the chance of any
+false outcome within a family at 5 %."""
 
 import json
 import math

@@ -39,8 +39,8 @@ class QuantizationAware(OnText):
 
 
 def fake(weight: "Tensor", bits: int, columns: int) -> "Tensor":
-    """Return the nearest points of the symmetric grid, with a scale for every `columns` weights of a
-    row. The largest magnitude of a group is (2**bits - 1) / 2 steps, as in llm-compressor."""
+    """Return the nearest points of the symmetric grid, with a scale for `columns` weights of a row.
+    The largest magnitude of a group is (2**bits - 1) / 2 steps, as in llm-compressor."""
     import torch
 
     groups, highest = weight.reshape(-1, columns), 2 ** (bits - 1) - 1
