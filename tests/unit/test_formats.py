@@ -60,7 +60,9 @@ def own(folder, **options):
 
 def measured(folder, **options):
     """Names of the folders that are measured, and the lines on others."""
-    entry, lines = own_checkpoints.without_defects(own(folder, **options), lambda *_: False)
+    entry = own(folder, **options)
+    source, lines = own_checkpoints.without_defects(entry, entry.checkpoints, [])
+    entry = entry.model_copy(update={"checkpoints": source})
     return [path.name for path, _ in own_checkpoints.measured(entry)], lines
 
 
