@@ -58,10 +58,10 @@ def own(folder, **options):
     return Own(checkpoints={"folder": str(folder), **options})
 
 
-def measured(folder, **options):
+def measured(folder, known=(), **options):
     """Names of the folders that are measured, and the lines on others."""
     entry = own(folder, **options)
-    source, lines = own_checkpoints.without_defects(entry, entry.checkpoints, [])
+    source, lines = own_checkpoints.without_defects(entry, entry.checkpoints, known)
     entry = entry.model_copy(update={"checkpoints": source})
     return [path.name for path, _ in own_checkpoints.measured(entry)], lines
 
@@ -237,6 +237,16 @@ def test_a_defective_member_is_left_out_until_it_is_whole(tmp_path, name, step):
     shutil.rmtree(folder)
     save(folder, step)
     assert measured(tmp_path / "run") == (every, [])
+
+
+def test_values_are_read_again_only_after_a_change(tmp_path):
+    folder = run(tmp_path, 1, 2) / "checkpoint-2"
+    not_a_number(folder)
+    point = local.trajectory.Checkpoint("step-2", 2, None, None, "stable")
+    linked = local.LocalCheckpoint(point, folder.name, own_checkpoints.folders.files(folder))
+    assert measured(tmp_path, [linked]) == (["checkpoint-1", "checkpoint-2"], [])
+    not_a_number(folder)  # with a new time
+    assert measured(tmp_path, [linked])[0] == ["checkpoint-1"]
 
 
 def test_an_interrupted_save_is_named_before_it_has_any_file(tmp_path):

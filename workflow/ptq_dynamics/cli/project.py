@@ -32,10 +32,10 @@ def write(
     quantizers: Yaml,
     scale: Yaml,
     *,
-    average: int | None = None,
-    metrics: Sequence[str] = (),
-    seed: int = 0,
-    grows: bool = False,
+    average: int | None,
+    metrics: Sequence[str],
+    seed: int,
+    grows: bool,
     lost: Shards = frozenset(),
 ) -> None:
     """Write the configuration of runs by name. `average` consecutive checkpoints are averaged, if
@@ -83,21 +83,12 @@ def write(
         chosen.write(root / f"config/{file}.yaml", content)
     with chdir(root):
         has_deleted = any(entry.get("deleted") for entry in own.values())
-        more = deleted.lost(chosen.plan()) if has_deleted else ()
+        more = deleted.lost(chosen.plan()) if has_deleted else frozenset()
     for of, shard in sorted(more):
         print(f"{shard} of {of} is left out: it was deleted, and not measured as it is now")
     if more:
-        write(
-            root,
-            runs,
-            quantizers,
-            scale,
-            average=average,
-            metrics=metrics,
-            seed=seed,
-            grows=grows,
-            lost={*lost, *more},
-        )
+        inputs = root, runs, quantizers, scale
+        write(*inputs, average=average, metrics=metrics, seed=seed, grows=grows, lost=lost | more)
 
 
 def keys(runs: Collection[str]) -> list[str]:
