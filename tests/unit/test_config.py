@@ -444,11 +444,7 @@ def test_make_refuses_what_would_change_nothing(words, said):
     ("value", "is_deep"),
     [("0", False), ("no", False), ("False", False), ("off", False), ("1", True), ("yes", True)],
 )
-def test_a_switch_is_on_or_off_by_its_value(value, is_deep, monkeypatch):
-    # make exports its variables to the command.
-    monkeypatch.setenv("DEEP", value)
-    status = get_command(cli.application()).commands["status"].make_context("status", [])
-    assert status.params["deep"] is is_deep
+def test_a_switch_is_on_or_off_by_its_value(value, is_deep):
     said = run([*MAKE, "-n", "figures", f"DEEP={value}"], cwd=ROOT, capture_output=True, text=True)
     assert f'deep="{value}"' in said.stdout
     assert Choice(scale="smoke", seed=1, figures="all", deep=value).deep is is_deep

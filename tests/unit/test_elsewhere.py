@@ -297,5 +297,6 @@ def test_quantized_checkpoints_and_models_without_a_step_are_named(tmp_path, ref
     assert "run/step-2 is quantized already (quantization_config: config.json, meth" in refused()
     checkpoint(tmp_path / "run/step-final")
     path.write_text(json.dumps(CONFIG))
-    _, (line,) = own_checkpoints.without_defects(own(tmp_path / "run"), lambda *_: True)
+    entry = own(tmp_path / "run")
+    _, (line,) = own_checkpoints.without_defects(entry, entry.checkpoints, [])
     assert "step-final is" in line

@@ -35,6 +35,7 @@ from transformers.models.auto.modeling_auto import (
 SHAPE = {"vocab_size": 96, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
 SHAPE |= {"num_attention_heads": 2, "max_position_embeddings": 32}
 LLAMA = LlamaConfig(**SHAPE)
+BY_TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 SAFE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
@@ -42,9 +43,7 @@ def save(folder, seed=0, model=LlamaForCausalLM, config=LLAMA, **options):
     torch.manual_seed(seed)
     model(config).save_pretrained(folder, **options)
     (folder / "tokenizer.json").write_text("{}")
-    # As the Trainer leaves them.
-    for name in ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
-        torch.save({}, folder / name)
+    files(*BY_TRAINER)(folder)
     return folder
 
 
@@ -54,14 +53,11 @@ def run(folder, *steps):
     return folder
 
 
-def own(folder, **options):
-    return Own(checkpoints={"folder": str(folder), **options})
-
-
-def measured(folder, **options):
+def measured(folder, known=(), **options):
     """Names of the folders that are measured, and the lines on others."""
-    entry, lines = own_checkpoints.without_defects(own(folder, **options), lambda *_: False)
-    return [path.name for path, _ in own_checkpoints.measured(entry)], lines
+    entry = Own(checkpoints={"folder": str(folder), **options})
+    source, lines = own_checkpoints.without_defects(entry, entry.checkpoints, known)
+    return [path.name for path, _ in own_checkpoints.measured(Own(checkpoints=source))], lines
 
 
 def distributed(folder):
@@ -122,8 +118,7 @@ def test_a_format_of_another_program_is_named_with_its_conversion(tmp_path, name
     folder.mkdir(parents=True)
     if configured:
         LLAMA.save_pretrained(folder)
-    # As the Trainer leaves them.
-    files("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth")(folder)
+    files(*BY_TRAINER)(folder)
     write(folder)
     with one_line(f"{folder} has ", words.format(*[folder] * words.count("{}"))):
         measured(tmp_path / "run")
@@ -235,6 +230,16 @@ def test_a_defective_member_is_left_out_until_it_is_whole(tmp_path, name, step):
     shutil.rmtree(folder)
     save(folder, step)
     assert measured(tmp_path / "run") == (every, [])
+
+
+def test_values_are_read_again_only_after_a_change(tmp_path):
+    folder = run(tmp_path, 1, 2) / "checkpoint-2"
+    not_a_number(folder)
+    point = local.trajectory.Checkpoint("step-2", 2, None, None, "stable")
+    linked = local.LocalCheckpoint(point, folder.name, own_checkpoints.folders.files(folder))
+    assert measured(tmp_path, [linked]) == (["checkpoint-1", "checkpoint-2"], [])
+    not_a_number(folder)  # with a new time
+    assert measured(tmp_path, [linked])[0] == ["checkpoint-1"]
 
 
 def test_an_interrupted_save_is_named_before_it_has_any_file(tmp_path):

@@ -2,16 +2,15 @@
 
 import pytest
 from ptq_dynamics.config import scales
-from ptq_dynamics.plan.site import COMPUTING, PLACES
+from ptq_dynamics.plan.site import PLACES
 from support import ROOT, plan
 
 
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_every_row_of_the_table_is_of_a_rule(scale):
     found = plan(scale)
-    rows = {*found.site.config.scale.resources.rules, *COMPUTING}
-    assert rows <= {*PLACES}
-    for rule in rows:
+    assert {*found.site.config.scale.resources.rules} <= {*PLACES}
+    for rule in PLACES:
         asked = found.resources.ask(rule)
         assert asked["mem_mb"] >= 1000 and asked["runtime"] >= 1, rule
 

@@ -139,6 +139,14 @@ def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
     assert "measure/last-2/seed-7/fp/step-0000120" in again
 
 
+def test_a_lone_checkpoint_is_measured_under_one_method_after_another(trained, tmp_path):
+    for name in ("q4_0", "q5_0"):
+        options = ("--methods", name, "--tokens", "1024")
+        done, _ = measure(trained / "checkpoint-60", tmp_path / "out", *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"{name} is GGUF" in (tmp_path / "out/README.md").read_text()
+
+
 def test_another_rate_is_drawn_and_nothing_is_measured_again(trained, measured):
     out, options, _ = measured
     before = made(out)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from ptq_dynamics.base.checkpoints import CONFIG
 from ptq_dynamics.base.problem import Problem
@@ -14,30 +15,37 @@ from ptq_dynamics.engine.specification import stale
 from ptq_dynamics.hub import folders
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.planned_averages import PlannedAverage
+from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
 
 Shards = Set[tuple[str, str]]  # names of trajectories, and ids of their checkpoints
 
 
-def linked(results: Path, source: Local) -> Iterator[dict[str, Any]]:
-    """Yield checkpoints, as settings, that were linked from a folder and deleted there."""
+def linked(results: Path, folder: str) -> Iterator[tuple[Path, LocalCheckpoint]]:
+    """Yield the checkpoints that were linked from a folder, each with the record of its job."""
+    for path in sorted(results.glob(f"*/{RECORD}")):
+        with suppress(Problem):
+            settings = record.read(path).job["settings"]
+            if settings.get("folder") == folder:
+                known = TypeAdapter(LocalSettings).validate_python(settings)
+                yield from ((path, checkpoint) for checkpoint in known.checkpoints)
+
+
+def without_files(results: Path, source: Local) -> Iterator[LocalCheckpoint]:
+    """Yield checkpoints that were linked from a folder which has them no more."""
     folder = Path(source.folder).resolve()
     present = folders.checkpoints(folder, source.step, source.exclude)
     times = {step or 0: (path / CONFIG).stat().st_mtime_ns for path, step in present.items()}
-    for path in sorted(results.glob(f"*/{RECORD}")):
-        with suppress(Problem):
-            made = record.read(path)
-            settings = made.job["settings"]
-            for each in settings["checkpoints"] if settings.get("folder") == source.folder else ():
-                step, when = each["checkpoint"]["step"], max(f["changed"] for f in each["files"])
-                # A folder that was trained in again has other checkpoints than the records tell.
-                is_of_run = step not in times and step < max(times)
-                is_of_run &= not folders.is_excluded(each["subfolder"], source.exclude)
-                is_of_run &= all((at < step) == (time < when) for at, time in times.items())
-                if is_of_run and not (folder / each["subfolder"]).exists():
-                    # Links to nothing are no damage once they are dropped.
-                    own = manifest.read(beside(path, MANIFEST))
-                    own.drop(own.files)
-                    yield each
+    for path, local in linked(results, source.folder):
+        step, when = local.checkpoint.step or 0, max(file.changed for file in local.files)
+        # A folder that was trained in again has other checkpoints than the records tell.
+        is_of_run = step not in times and step < max(times)
+        is_of_run &= not folders.is_excluded(local.subfolder, source.exclude)
+        is_of_run &= all((at < step) == (time < when) for at, time in times.items())
+        if is_of_run and not (folder / local.subfolder).exists():
+            # Links to nothing are no damage once they are dropped.
+            own = manifest.read(beside(path, MANIFEST))
+            own.drop(own.files)
+            yield local
 
 
 def lost(plan: Plan) -> Shards:

@@ -73,9 +73,9 @@ def scale(
     *,
     curvature: bool,
     draws: int,
-    context: int | None = None,
-    batch: int | None = None,
-    keep: bool = False,
+    context: int | None,
+    batch: int | None,
+    keep: bool,
 ) -> Yaml:
     """Return a scale of this checkout, by default with the settings of config/own.yaml, and with
     `draws` calibration sets."""

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from huggingface_hub import constants
@@ -18,7 +17,6 @@ from ptq_dynamics.cli.own_scale import DEFAULTS, QUANTIZERS, Yaml, relative
 from ptq_dynamics.config import families
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.engine.checkout import ROOT
-from ptq_dynamics.engine.paths import MANIFEST, SPECIFICATION
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.plan import own_checkpoints
@@ -34,10 +32,10 @@ def write(
     quantizers: Yaml,
     scale: Yaml,
     *,
-    average: int | None = None,
-    metrics: Sequence[str] = (),
-    seed: int = 0,
-    grows: bool = False,
+    average: int | None,
+    metrics: Sequence[str],
+    seed: int,
+    grows: bool,
     lost: Shards = frozenset(),
 ) -> None:
     """Write the configuration of runs by name. `average` consecutive checkpoints are averaged, if
@@ -85,21 +83,12 @@ def write(
         chosen.write(root / f"config/{file}.yaml", content)
     with chdir(root):
         has_deleted = any(entry.get("deleted") for entry in own.values())
-        more = deleted.lost(chosen.plan()) if has_deleted else ()
+        more = deleted.lost(chosen.plan()) if has_deleted else frozenset()
     for of, shard in sorted(more):
         print(f"{shard} of {of} is left out: it was deleted, and not measured as it is now")
     if more:
-        write(
-            root,
-            runs,
-            quantizers,
-            scale,
-            average=average,
-            metrics=metrics,
-            seed=seed,
-            grows=grows,
-            lost={*lost, *more},
-        )
+        inputs = root, runs, quantizers, scale
+        write(*inputs, average=average, metrics=metrics, seed=seed, grows=grows, lost=lost | more)
 
 
 def keys(runs: Collection[str]) -> list[str]:
@@ -114,18 +103,20 @@ def _is_calibrated(quantizer: Yaml) -> bool:
 def complete(root: Path, key: str, entry: Yaml) -> list[str]:
     """Exclude defective checkpoints of a run, and add those that were deleted after they had been
     measured. Return a line for each model that is not measured."""
-    results = Path("results", SCALE, "fetch", key)
     try:
-        with chdir(root):
-            given = families.Own(**entry)
-            own, left = own_checkpoints.without_defects(given, partial(_is_linked, results))
-            if isinstance(own.checkpoints, families.Local):
-                entry["deleted"] = [*deleted.linked(results, own.checkpoints)]
+        given = families.Own(**entry)
     except ValidationError as error:
         raise problem(error, entry, "measure") from None
+    if not isinstance(given.checkpoints, families.Local):
+        return []
+    results = Path("results", SCALE, "fetch", key)
+    with chdir(root):
+        known = [local for _, local in deleted.linked(results, given.checkpoints.folder)]
+        source, left = own_checkpoints.without_defects(given, given.checkpoints, known)
+        entry["deleted"] = [asdict(local) for local in deleted.without_files(results, source)]
     print(*(f"{line}\n" for line in left), sep="", end="", flush=True)
-    if isinstance(own.checkpoints, families.Local) and own.checkpoints.exclude:
-        entry["checkpoints"]["exclude"] = [*own.checkpoints.exclude]
+    if source.exclude:
+        entry["checkpoints"]["exclude"] = [*source.exclude]
     return left
 
 
@@ -137,16 +128,6 @@ def kept(root: Path, key: str, entry: Yaml, lost: Shards = frozenset()) -> tuple
     gone = [e for e in entry.get("deleted", ()) if (key, e["checkpoint"]["id"]) not in lost]
     gone = gone[max(0, count + len(gone) - entry.get("last", sys.maxsize)) :]
     return {**entry, "deleted": gone}, count + len(gone)
-
-
-def _is_linked(results: Path, checkpoint: str, folder: Path) -> bool:
-    """Return whether a checkpoint is linked into the project with the files that it has now."""
-    place = results / checkpoint
-    if not (place / MANIFEST).is_file():
-        return False
-    linked = folders.json_object(place / SPECIFICATION)["settings"]["checkpoints"]
-    files = [asdict(file) for file in folders.files(folder)]
-    return any(each["files"] == files for each in linked)
 
 
 def checkpoints(

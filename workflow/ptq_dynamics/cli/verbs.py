@@ -32,9 +32,7 @@ def status(
     figures: Figures = None,
     more_seeds: Seeds = None,
     as_json: Json = False,
-    deep: Annotated[
-        bool, Option("--deep", envvar="DEEP", help="also hash every file of results")
-    ] = False,
+    deep: Annotated[bool, Option("--deep", help="also hash every file of results")] = False,
     also: Annotated[list[str] | None, Option(help=f"claims tables paper report; {SEVERAL}")] = None,
 ) -> bool:
     """Print which results are missing or outdated, and why; exit status 1 if any.

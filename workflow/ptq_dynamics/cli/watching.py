@@ -4,13 +4,15 @@ import select
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ptq_dynamics.base.checkpoints import CONFIG
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.hub.folders import LocalFile, listed
 
 POLL = 2.0  # seconds between looks at the folders
-Files = frozenset[tuple[Path, int, int]]  # paths with size and time
+Files = frozenset[tuple[Path, LocalFile]]  # with the folders of their checkpoints
 
 
 def watch(folders: Sequence[Path], measure: Callable[[], None], *, piped: bool) -> None:
@@ -38,12 +40,8 @@ def watch(folders: Sequence[Path], measure: Callable[[], None], *, piped: bool) 
 
 def _files(folders: Sequence[Path]) -> Files:
     """Return the files of all checkpoints in folders."""
-    found = set[tuple[Path, int, int]]()
+    files = set[tuple[Path, LocalFile]]()
     for config in (path for folder in folders for path in folder.glob(f"*/{CONFIG}")):
-        for path in config.parent.glob("*"):
-            try:
-                about = path.stat()
-            except FileNotFoundError:  # it is being deleted
-                continue
-            found.add((path, about.st_size, about.st_mtime_ns))
-    return frozenset(found)
+        with suppress(FileNotFoundError):  # it is being deleted
+            files |= {(config.parent, file) for file in listed(config.parent, bool)}
+    return frozenset(files)

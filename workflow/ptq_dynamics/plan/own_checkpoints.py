@@ -1,7 +1,7 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -77,9 +77,10 @@ def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, di
 
 
 def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
-    root, chosen = Path(source.folder).resolve(), _in_folder(entry, source)
-    states = {path: folders.state(path) for path, _ in chosen}
+    root = Path(source.folder).resolve()
     every = folders.checkpoints(root, source.step, source.exclude)
+    chosen = _sampled(entry, list(every.items()))
+    states = {path: folders.state(path) for path, _ in chosen}
     rates = {path: own_rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
@@ -174,22 +175,22 @@ def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
     return checkpoints[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
 
 
-def without_defects(entry: Own, is_known: Callable[[str, Path], bool]) -> tuple[Own, list[str]]:
-    """Return own checkpoints of a folder without defective ones, which `exclude` has by name, and a
-    line for each model that is not measured. Values of checkpoints are read unless `is_known`, by
-    id and folder. Raises `Problem` if no checkpoint is left."""
-    source, lines = entry.checkpoints, list[str]()
-    if not isinstance(source, Local):
-        return entry, []
+def without_defects(
+    entry: Own, source: Local, known: Iterable[LocalCheckpoint]
+) -> tuple[Local, list[str]]:
+    """Return the folder of own checkpoints, which excludes defective ones by name, and a line for
+    each model that is not measured. Values are read but of `known` checkpoints. Raises `Problem` if
+    no checkpoint is left."""
     root, models, sound = Path(source.folder).resolve(), dict[Path, Given](), set[Path]()
-    lines += folders.left_out(root, source.step, source.exclude)
+    files = {(local.subfolder, local.files) for local in known}
+    lines = folders.left_out(root, source.step, source.exclude)
     while True:
         chosen, defects = _in_folder(entry, source), dict[Path, str]()
-        for path, step in chosen:
+        for path, _ in chosen:
             if path not in sound:
                 try:
                     models[path] = _sound(path, root)
-                    if not is_known(ALONE if step is None else step_id(step), path):
+                    if (str(path.relative_to(root)), folders.files(path)) not in files:
                         folders.require_finite(path)
                     sound.add(path)
                 except Problem as problem:
@@ -199,10 +200,9 @@ def without_defects(entry: Own, is_known: Callable[[str, Path], bool]) -> tuple[
         if not defects:
             defects = _foreign({path: models[path] for path, _ in chosen})
         if not defects:
-            return entry, lines
+            return source, lines
         names = (escape(path.name) for path in defects)
         source = source.model_copy(update={"exclude": (*source.exclude, *names)})
-        entry = entry.model_copy(update={"checkpoints": source})
         for path, why in defects.items():
             lines.append(f"{path} is left out: {why.replace(f'{path} ', 'it ', 1)}")
 

@@ -34,8 +34,6 @@ PLACES = {
 # Rules by the names of targets.
 BY_NAME = {"claims": "judge", "tables": "tabulate", "paper": "typeset", "backends": "comparison"}
 DAY = 1440  # minutes; usual partitions allow no more
-# Rules whose jobs use the scale's number of threads; others use one.
-COMPUTING = {"corpus", "train", "average", "measure", "curvature", "landscape", "components"}
 
 
 class Site:
