@@ -31,7 +31,7 @@ from ptq_dynamics.measure.measurements import join, read
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
 from ptq_dynamics.measure.series import Series
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.planned_branches import PlannedBranch
+from ptq_dynamics.plan.planned_runs import PlannedBranch
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file

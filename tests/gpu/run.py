@@ -58,7 +58,7 @@ import sys
 from ptq_dynamics.cli import chosen
 scale, figures, seeds = sys.argv[1:]
 plan = chosen.plan(scale=scale, figures=figures, more_seeds=seeds or None)
-for job in plan.site.needed(plan.last()):
+for job in plan.site.needed(plan.targets()):
     if job.stage == "train.train":
         print(job.manifest)
 """

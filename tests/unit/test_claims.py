@@ -23,7 +23,7 @@ from ptq_dynamics.claims.controlled import (
     RATES,
     STABLE,
 )
-from ptq_dynamics.claims.definitions import ClaimsSettings, Row, Told
+from ptq_dynamics.claims.definitions import ClaimAtScale, ClaimsSettings, Row
 from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
@@ -119,7 +119,9 @@ ELSE = dict.fromkeys(("adamc", "curvature", "flatness"), "not read off")
 
 def asked(seeds=SEEDS, **others):
     why, every = {**ELSE, **others}, (*CONTROLLED, *PUBLIC)
-    told = {c.name: Told(says=c.says, seeds=seeds, unmeasured=why.get(c.name)) for c in every}
+    told = {
+        c.name: ClaimAtScale(says=c.says, seeds=seeds, unmeasured=why.get(c.name)) for c in every
+    }
     rates = dict(zip(RATES, (3e-4, 1e-3, 3e-3, 1e-2), strict=True))
     tokens = dict(zip(RAINBOW, (10, 28, 46, 64, 82, 100), strict=True))
     numbers = {"peak_lr": rates, "tokens": tokens}
@@ -290,7 +292,7 @@ def test_a_scale_may_call_a_quantizer_otherwise():
 
 def test_what_is_left_out_or_beyond_a_miniature_is_said():
     told = asked(smollm3="figure fig01 was not chosen")
-    told.claims["post-training"] = Told(says="", seeds=SEEDS, miniatures=("SmolLM3",))
+    told.claims["post-training"] = ClaimAtScale(says="", seeds=SEEDS, miniatures=("SmolLM3",))
     found = judge_all(told, published())
     assert found["smollm3"]["why"] == "figure fig01 was not chosen"
     assert found["post-training"]["outcome"] == "not testable"

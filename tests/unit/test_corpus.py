@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import EmbeddedCorpus
 from ptq_dynamics.corpus import packages, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress

@@ -14,9 +14,8 @@ import pytest
 from datasets import load_dataset
 from hub import serve
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import DatasetsCorpus
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.corpus.sources.datasets import DatasetSource
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus, DatasetSource
 from ptq_dynamics.corpus.splits import DOCUMENT_END as END
 from ptq_dynamics.corpus.splits import SPLITS
 from ptq_dynamics.engine import manifest

@@ -94,7 +94,8 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
     added = {"families": {"own": {"mine": entry}}, "figures": {"mine": query}}
     config = tiny_config(tmp_path, **added)
     made = plan("smoke", config, figures=["mine"])
-    (job,) = [each for each in made.site.needed(made.last()) if each.stage == "trajectories.local"]
+    jobs = made.site.needed(made.targets())
+    (job,) = [job for job in jobs if job.stage == "trajectories.local"]
     found = made.site.planned["mine"].places
     assert [each.phase for each in found] == phases
     assert [each.tokens for each in found][-1] == (None if rate else 250)
@@ -237,7 +238,7 @@ def test_an_average_is_made_again_only_for_its_own_members(tmp_path):
     made = plan("smoke", config, figures=["mine"])
     needs = {
         job.folder[-1]: [path.split("/")[-2][-1] for path in job.needs]
-        for job in made.site.needed(made.last())
+        for job in made.site.needed(made.targets())
         if job.stage == "trajectories.average"
     }
     assert needs == {"2": ["1", "2"], "3": ["2", "3"], "4": ["3", "4"]}

@@ -71,7 +71,7 @@ def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
 def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch):
     measuring = workspace.plan.measuring
     quantized = workspace.build(measuring.measure("branch", "gptq3", "all", 100), keep=True)
-    job = measuring.landscape("branch", "gptq3", 2)
+    job = workspace.plan.figures.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point")
     context, count = job.settings.context, job.settings.blocks

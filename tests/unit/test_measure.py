@@ -193,7 +193,7 @@ def outcomes_of(found, task):
 
 @pytest.mark.parametrize(("name", "metric"), [("word", "acc"), ("prose", "acc_norm")])
 def test_outcomes_are_those_of_the_harness_on_the_command_line(place, measured, name, metric):
-    found, made = measured("fp"), place.make(place.plan.measuring.task(name, "main"))
+    found, made = measured("fp"), place.make(place.plan.trajectories.task(name, "main"))
     trunk = place.manifest(place.plan.trajectories.train("trunk"))
     last, out = Trajectory([found]).checkpoints[-1], place.folder / f"out-{name}"
     shots = place.plan.site.config.scale.tasks.shots_before(name)
@@ -222,7 +222,7 @@ def test_nothing_is_cut_from_the_left(place, measured):
     whole = answers.AnsweringModel(
         asked, models.load(folder), AutoTokenizer.from_pretrained(folder)
     )
-    parts = answers.load(place.make(place.plan.measuring.task("word", "main")))
+    parts = answers.load(place.make(place.plan.trajectories.task("word", "main")))
     with pytest.raises(Problem, match=r"with 5 shots has \d+ tokens, more than .* of 20"):
         answers.outcomes(whole, parts)
 

@@ -58,7 +58,7 @@ def scale():
 def test_a_rate_is_that_of_the_scheduler_or_not_known(scale, tmp_path, kind, logging, only_model):
     expected = train(tmp_path, kind, logging, only_model)
     entry = Own(checkpoints={"folder": str(tmp_path)})
-    _, found = own_checkpoints.resolve({"mine": entry}, scale, {})
+    _, found = own_checkpoints.with_own({"mine": entry}, scale, {})
     every = {step: found["mine"].place(step)[0] for step in expected}
     known = {step: rate for step, rate in every.items() if rate is not None}
     assert known == {step: expected[step] for step in known}

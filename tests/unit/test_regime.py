@@ -74,7 +74,7 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
     job = made.figures.figure("fig19")
     gone = f"Left out at this scale: decay-lambda-0.05, {FAR[0]}."
     assert len(job.settings.curves) == 5 and gone in job.settings.notes
-    assert not [path for job in made.last() for path in job.needs if FAR[0] in path]
+    assert not [path for job in made.targets() for path in job.needs if FAR[0] in path]
     assert "Left out" not in str(made.figures.figure("fig04").settings.notes)
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 from ptq_dynamics.config import scales
-from ptq_dynamics.plan.site import PLACES
+from ptq_dynamics.plan import RULES
 from support import ROOT, plan
 
 
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_every_row_of_the_table_is_of_a_rule(scale):
     found = plan(scale)
-    assert {*found.site.config.scale.resources.rules} <= {*PLACES}
-    for rule in PLACES:
+    assert {*found.site.config.scale.resources.rules} <= {*RULES}
+    for rule in RULES:
         asked = found.resources.ask(rule)
         assert asked["mem_mb"] >= 1000 and asked["runtime"] >= 1, rule
 

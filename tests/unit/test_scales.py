@@ -65,7 +65,7 @@ def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
 def test_every_job_of_a_scale_can_read_its_specification(scale):
     made = Plan(load({"scale": scale, "seed": 100, "figures": "all"}, CONFIG), ROOT)
     rules = ("judge", "tabulate", "typeset", "report", "comparison")
-    jobs = list(made.site.needed([*made.last(), *map(made.job, rules)]))
+    jobs = list(made.site.needed([*made.targets(), *map(made.job, rules)]))
     assert len(jobs) > 500
     for job in jobs:
         assert to_jsonable_python(settings_of(job.spec)) == job.spec["settings"], job.name

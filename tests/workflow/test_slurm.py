@@ -76,7 +76,7 @@ class Build:
     @cached_property
     def jobs(self):
         chosen = plan("smoke", self.project.folder / "config", seed=SEED, figures=["fig04"])
-        return list(chosen.site.needed(chosen.last()))
+        return list(chosen.site.needed(chosen.targets()))
 
     def records(self):
         """Bytes of the records of all results that are there, by folder."""

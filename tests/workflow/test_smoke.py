@@ -7,7 +7,7 @@ import pytest
 from project import SNAKEMAKE, TABLE, Project
 from ptq_dynamics.engine import record
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.plan.site import PLACES
+from ptq_dynamics.plan import RULES
 from safetensors.numpy import load_file
 from support import ROOT
 
@@ -103,7 +103,7 @@ def test_every_rule_is_written_out_and_every_figure_is_a_target(built):
     files = [built.folder / "Snakefile", *(built.folder / "workflow").rglob("*Snakefile")]
     files += (built.folder / "workflow/rules").glob("*.smk")
     written = re.findall(r"^rule (\w+):", "".join(path.read_text() for path in files), re.M)
-    assert sorted(written) == sorted(listed) and {*PLACES} <= {*listed}
+    assert sorted(written) == sorted(listed) and {*RULES} <= {*listed}
     assert "good condition" in built.process([SNAKEMAKE, "--lint"]).stderr
     known = built.ptq("plan", "--scale", "paper")
     assert known.returncode == 0 and re.search(r"^figure ", known.stdout, re.M), known.stderr

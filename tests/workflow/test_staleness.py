@@ -72,7 +72,7 @@ class Known:
     def jobs(self) -> dict[str, Job]:
         """All jobs of the figure by their manifests, as the configuration stands."""
         chosen = plan("smoke", self.project.folder / "config", SEED, [FIGURE])
-        return {job.manifest: job for job in chosen.site.needed(chosen.last())}
+        return {job.manifest: job for job in chosen.site.needed(chosen.targets())}
 
     def outdated(self, **options: str) -> set[str]:
         """Manifests of all results that are not up to date."""

@@ -90,7 +90,7 @@ class Judged(TypedDict):
     why: NotRequired[str]
 
 
-class Told(Strict):
+class ClaimAtScale(Strict):
     """A claim at one scale: the public models that `miniatures` replace, and the reason if the
     claim is `unmeasured`."""
 
@@ -112,7 +112,7 @@ class ClaimsSettings(Strict):
     """All claims by name, the figures that the claims read, the scale's name, and numbers of runs
     by key, such as the paper's peak rates."""
 
-    claims: dict[str, Told]
+    claims: dict[str, ClaimAtScale]
     figures: dict[str, Drawn]
     scale: str
     numbers: dict[str, dict[str, float]] = {}

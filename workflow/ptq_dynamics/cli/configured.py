@@ -22,7 +22,7 @@ def config(
     import yaml
 
     from ptq_dynamics.config import schema
-    from ptq_dynamics.plan.resolved import resolve
+    from ptq_dynamics.plan.catalogue import resolve
 
     if help_keys:
         print(json.dumps(schema(help_keys), indent=1, ensure_ascii=False))
@@ -38,8 +38,8 @@ def lock() -> bool:
 
     Example: ptq-dynamics lock"""
     from ptq_dynamics.hub import lock as hub
+    from ptq_dynamics.plan.catalogue import resolve
     from ptq_dynamics.plan.releases import to_lock
-    from ptq_dynamics.plan.resolved import resolve
 
     paper = resolve(chosen.load(scale="paper"))
     resolved, failed = hub.lock(to_lock(paper.public.values(), paper.config.scale))

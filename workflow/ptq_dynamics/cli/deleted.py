@@ -51,7 +51,7 @@ def without_files(results: Path, source: Local) -> Iterator[LocalCheckpoint]:
 def lost(plan: Plan) -> Shards:
     """Return the deleted checkpoints of a plan whose measurements are not up to date. If there are
     none, return the averages of deleted checkpoints of which this is true."""
-    plan.last()
+    plan.targets()
     planned = plan.site.planned
     gone = {
         (name, each.checkpoint.id)
@@ -71,7 +71,7 @@ def lost(plan: Plan) -> Shards:
 def _outdated(plan: Plan, shards: Shards) -> Shards:
     found = set[tuple[str, str]]()
     for path, job in [*plan.site.made.items()] if shards else ():
-        _, at = plan.site.rule_of(path)
+        _, at = plan.rule_of(path)
         shard = at.get("trajectory", ""), at.get("shard", "")
         if shard in shards - found and any(
             stale(each.spec, each.paths) for each in plan.site.needed([job])

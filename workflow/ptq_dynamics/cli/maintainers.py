@@ -33,7 +33,7 @@ def accept(
         raise Problem("--reason is empty; describe why the change makes no difference")
     plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
     place = result.resolve()
-    jobs = [job for job in plan.site.needed(plan.last()) if job.paths.record.exists()]
+    jobs = [job for job in plan.site.needed(plan.targets()) if job.paths.record.exists()]
     jobs = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
     if not jobs:
         raise Problem(f"{place} has no result of this scale; name a manifest or a folder")

@@ -60,7 +60,7 @@ def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list
     print(about)
     if gone := [each.subfolder for run in runs.values() for each in run.deleted]:
         about += f". {', '.join(gone)} no longer exist, and had been measured"
-    if any(finding.state != "up to date" for finding in find(plan, plan.last())):
+    if any(finding.state != "up to date" for finding in find(plan, plan.targets())):
         _build(plan, profile, jobs)
     print(f"\n{_report(plan, figure, f'{about}.', left)}\n")
     return [REPORT, Path(plan.site.results, MEASUREMENTS)]
@@ -70,8 +70,8 @@ def _build(plan: Plan, profile: Path, at_once: int | None) -> None:
     """Build the last checkpoint, print an estimate of the time, and build the rest. Without
     a given number, as many jobs run at once as memory allows."""
     kinds, first = dict[str, str](), dict[str, Job]()
-    for job in plan.site.needed(plan.last()):
-        rule, at = plan.site.rule_of(job.manifest)
+    for job in plan.site.needed(plan.targets()):
+        rule, at = plan.rule_of(job.manifest)
         if rule in ("measure", "curvature"):
             kinds[job.manifest] = kind = at.get("quantizer") or at["probe"]
             if (at["trajectory"], at["shard"]) == (RUN, [*plan.site.planned[RUN].shards][-1]):

@@ -40,14 +40,14 @@ def status(
     Example: ptq-dynamics status --scale smoke --figures 'fig04 fig06'"""
     from ptq_dynamics.config import require
     from ptq_dynamics.engine.publish import sweep_works
+    from ptq_dynamics.plan import BY_TARGET
     from ptq_dynamics.plan.handlers import PAGE, has_page
-    from ptq_dynamics.plan.site import BY_NAME
     from ptq_dynamics.provenance.state import Finding, find, shortened
 
     require("--also", "target", words(also), OTHERS)
     plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds, deep=deep or None)
-    others = [plan.job(BY_NAME.get(name, name)) for name in words(also)]
-    findings = find(plan, [*plan.last(), *others], deep=plan.site.config.choice.deep)
+    others = [plan.job(BY_TARGET.get(name, name)) for name in words(also)]
+    findings = find(plan, [*plan.targets(), *others], deep=plan.site.config.choice.deep)
     for finding in (finding for finding in findings if finding.state == "up to date"):
         sweep_works(plan.site.made[finding.manifest].paths)
     pictures = Path(plan.site.pictures)
@@ -84,7 +84,7 @@ def plan(
 
     plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
     jobs = dict[str, Counter[str]]()
-    for finding in find(plan, plan.last()):
+    for finding in find(plan, plan.targets()):
         state = "kept" if finding.state == "up to date" else "run"
         kind = plan.site.rules[finding.manifest]
         jobs.setdefault(kind, Counter(run=0, kept=0))[state] += 1
@@ -268,7 +268,7 @@ def adopt(
         taken, had, left = adopt(plan, folder, source)
     for finding in left:
         print(f"{finding.state:8}  {finding.job}  {shortened(finding.reasons)}")
-    rest = [finding for finding in find(plan, plan.last()) if finding.state != "up to date"]
+    rest = [finding for finding in find(plan, plan.targets()) if finding.state != "up to date"]
     lacking = sum(not finding.stage.startswith(DERIVED) for finding in rest)
     done = f"{taken} results were imported, {had} were already up to date"
     print(f"{done}, {lacking} are missing or outdated in the source")

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Figure, require
+from ptq_dynamics.config.errors import require
 from ptq_dynamics.engine import checkout, lease, machine, manifest, run, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST, RECORD
+from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.figures.labels import FINDING, TABLE
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.site import Site
@@ -77,7 +78,7 @@ def finish(plan: Plan) -> None:
         if isinstance(thread, threading.Timer):
             thread.cancel()
     write_page(plan.site.config.figures, Path(plan.site.pictures))
-    if dropped := drop(plan.site, plan.last()):
+    if dropped := drop(plan.site, plan.targets()):
         print(f"dropped weights of {len(dropped)} results (keep of the scale)", file=sys.stderr)
 
 

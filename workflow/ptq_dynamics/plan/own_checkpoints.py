@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
 from ptq_dynamics.base.problem import Problem
@@ -46,8 +46,6 @@ class Elsewhere(Public):
 class InFolder(Elsewhere):
     """Own checkpoints with their files; a shared tokenizer has those `beside`."""
 
-    stage: ClassVar[str] = "trajectories.local"
-
     local: Mapping[str, LocalCheckpoint]
     beside: tuple[LocalFile, ...]
 
@@ -59,7 +57,7 @@ class InFolder(Elsewhere):
         return LocalSettings(self.repository, chosen, beside, parameters)
 
 
-def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
+def with_own(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
     """Return a scale with the models and corpora of own checkpoints, and these by name."""
     models, corpora, public = dict(scale.models), dict(scale.corpora), dict[str, Public]()
     for name, entry in own.items():

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.plan.planned import Basis, PlannedTrajectory, common_seeds
@@ -14,8 +13,6 @@ from ptq_dynamics.trajectories.trajectory import Checkpoint
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedAverage(PlannedTrajectory):
     """A trajectory of means of checkpoints."""
-
-    stage: ClassVar[str] = "trajectories.average"
 
     entry: Average
 
@@ -99,7 +96,7 @@ class PlannedAverage(PlannedTrajectory):
             )
 
 
-def average(
+def plan_average(
     name: str, basis: Basis, entry: Average, sources: Mapping[str, PlannedTrajectory]
 ) -> PlannedAverage:
     """Return an average; model and family are those of its last source, but for its own family."""

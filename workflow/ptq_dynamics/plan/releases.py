@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
@@ -37,8 +37,6 @@ class ReleasedRevision(NamedTuple):
 class Public:
     """Released checkpoints, `revisions` of a repository by name, of one phase. Tables show its name
     `called`. Before the step `first`, the `earlier` schedule of the trunk applies."""
-
-    stage: ClassVar[str] = "trajectories.fetch"
 
     family: str
     repository: str
@@ -111,7 +109,7 @@ class PlannedRelease(PlannedTrajectory):
         return [Point(name, revision.step) for name, revision in self.entry.revisions.items()]
 
 
-def release(
+def plan_release(
     name: str,
     basis: Basis,
     entry: Public,

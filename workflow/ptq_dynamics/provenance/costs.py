@@ -41,7 +41,7 @@ def _resources(plan: Plan, results: Iterable[Result]) -> Table:
     """Return a row for every rule, with the largest request of a first attempt."""
     jobs, rows = defaultdict[str, list[list[tuple[float, float]]]](list), list[list[Cell]]()
     for result in results:
-        (rule, wildcards), account = plan.site.rule_of(result.path), result.record
+        (rule, wildcards), account = plan.rule_of(result.path), result.record
         memory, device = account.peak_memory / 10**6, (account.device.peak_memory or 0) / 10**6
         used = {"runtime": account.seconds / 60, "mem_mb": memory, "gpu": device}
         request = plan.resources.ask(rule, wildcards=wildcards)

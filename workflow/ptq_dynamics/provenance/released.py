@@ -56,7 +56,7 @@ def release(plan: Plan) -> tuple[Path, int]:
     scale = plan.site.config.choice.scale
     results, pictures = folders(scale)
     paper = plan.paper.typeset()
-    shown = [*plan.last(), plan.claims.judge(), plan.tables.write()]
+    shown = [*plan.targets(), plan.claims.judge(), plan.claims.tabulate()]
     jobs = sorted(plan.site.needed([*shown, paper]), key=lambda job: job.manifest)
     _require_releasable(plan, jobs)
     shutil.rmtree(pictures, ignore_errors=True)
@@ -171,9 +171,10 @@ def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding
     root, results = source.resolve(), plan.site.results
     if not (root / results).is_dir():
         raise Problem(f"{given} has no {results}; name a place that has it, or another --scale")
-    here = {item.manifest for item in find(plan, plan.last()) if item.state == "up to date"}
+    here = {item.manifest for item in find(plan, plan.targets()) if item.state == "up to date"}
     with contextlib.chdir(root):
-        there = [item for item in find(plan, plan.last(), deep=True) if item.manifest not in here]
+        there = find(plan, plan.targets(), deep=True)
+    there = [item for item in there if item.manifest not in here]
     new = [item for item in there if item.state == "up to date"]
     for item in new:
         _take(plan.site.made[item.manifest], root)
