@@ -25,7 +25,7 @@ from ptq_dynamics.figures import draw
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.panels import Sheet
-from ptq_dynamics.figures.places import RATE
+from ptq_dynamics.figures.places import STRIP
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import join, read
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
@@ -336,7 +336,7 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
     for name in panels:
         part = table[table.panel == name]
         rate = part.axis == "rate"
-        shown = {name: part[~rate]} | ({RATE.format(name): part[rate]} if rate.any() else {})
+        shown = {name: part[~rate]} | ({STRIP.format(name): part[rate]} if rate.any() else {})
         for label, rows in shown.items():
             groups = [group for _, group in rows.groupby(["curve", "segment", "axis"], sort=False)]
             for line, group in zip(data_lines(axes[label]), groups, strict=True):

@@ -151,7 +151,7 @@ def test_a_run_goes_on_with_another_number_of_processes(here, trunk, monkeypatch
     job, plain = here.plan.trajectories.train("trunk"), Trainer.update
     with monkeypatch.context() as patched:
         patched.setattr(train, "EVERY", 0)
-        patched.setattr(train, "RATE", float("inf"))
+        patched.setattr(train, "BYTES", float("inf"))
         patched.setattr(
             Trainer, "update", lambda own, batch: plain(own, batch) if own.step < 13 else 1 / 0
         )

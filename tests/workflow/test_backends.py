@@ -120,7 +120,7 @@ def run_tool(built: Path, tmp_path: Path, tool: str, folders, calibration: Calib
     )
     inputs = {"environment": [manifest.read(built / f"envs/{tool}/manifest.json")]}
     context = Context("test", None, inputs, tmp_path, tmp_path, Progress("test"))
-    return [dict(each.weights) for each in kind.each(folders, calibration, context)]
+    return [dict(each.weights) for each in kind.quantize_all(folders, calibration, context)]
 
 
 def assert_equal_first(ours, theirs, layers):

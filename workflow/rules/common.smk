@@ -9,6 +9,7 @@ sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
+from ptq_dynamics.figures.captions import write_page
 from ptq_dynamics.plan import RULES, Plan, handlers
 
 ROOT = Path(os.path.relpath(HERE.parent))
@@ -24,7 +25,7 @@ try:
     plan = Plan(load(config, CONFIG), ROOT)
     # Words of figures change no job.
     if workflow.is_main_process:
-        handlers.write_page(plan.site.config.figures, Path(plan.site.pictures))
+        write_page(plan.site.config.figures, Path(plan.site.pictures))
 except Problem as problem:
     sys.exit(f"error: {problem}")
 

@@ -65,7 +65,7 @@ def extrapolated(first: Point, second: Point, scale: str, parameters: float) -> 
     part = log(parameters / first.parameters) / log(second.parameters / first.parameters)
     value = forth(first.value) + part * (forth(second.value) - forth(first.value))
     point = Point(*first[:2], scale, parameters, "predicted", back(value))
-    ends = [end for each in (first, second) for end in (each.low, each.high) if end is not None]
+    ends = [end for one in (first, second) for end in (one.low, one.high) if end is not None]
     if len(ends) < 4 or (is_log and min(ends) <= 0):
         return point
     low, high, low_second, high_second = map(forth, ends)

@@ -58,7 +58,7 @@ def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list
     about += f", on {tokens:,} tokens of {text}"
     about += f" in blocks of {shape.context:,}"
     print(about)
-    if gone := [each.subfolder for run in runs.values() for each in run.deleted]:
+    if gone := [local.subfolder for run in runs.values() for local in run.deleted]:
         about += f". {', '.join(gone)} no longer exist, and had been measured"
     if any(finding.state != "up to date" for finding in find(plan, plan.targets())):
         _build(plan, profile, jobs)
@@ -99,14 +99,14 @@ def _run(targets: Iterable[str], profile: Path, plan: Plan, at_once: int) -> Non
 
 
 def _memory(records: Iterable[Record]) -> int:
-    return max(each.peak_memory for each in records)
+    return max(r.peak_memory for r in records)
 
 
 def _fitting(records: Collection[Record], plan: Plan) -> int:
     """Return how many jobs at once fit into the free memory, and let them share GPUs alike."""
     cores = len(os.sched_getaffinity(0)) // plan.site.config.scale.threads
     fitting = min(cores, psutil.virtual_memory().available // _memory(records))
-    peak = max(each.device.peak_memory or 0 for each in records)
+    peak = max(r.device.peak_memory or 0 for r in records)
     if peak and (devices := visible()):
         query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
         totals = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()

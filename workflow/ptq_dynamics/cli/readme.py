@@ -33,7 +33,7 @@ def update() -> None:
         raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
     scales = released_scales()
     outcomes = {scale: judged(folders(scale)[0], "release", scale) for scale in scales}
-    write(forest({each["scale"]: each["claims"] for each in outcomes.values()}), TOGETHER)
+    write(forest({one["scale"]: one["claims"] for one in outcomes.values()}), TOGETHER)
     over = rungs({scale: outcome["claims"] for scale, outcome in outcomes.items()})
     if over:
         write(plot(over), TOGETHER, LADDER)

@@ -40,8 +40,8 @@ def status(
     Example: ptq-dynamics status --scale smoke --figures 'fig04 fig06'"""
     from ptq_dynamics.config import require
     from ptq_dynamics.engine.publish import sweep_works
+    from ptq_dynamics.figures.captions import PAGE, has_page
     from ptq_dynamics.plan import BY_TARGET
-    from ptq_dynamics.plan.handlers import PAGE, has_page
     from ptq_dynamics.provenance.state import Finding, find, shortened
 
     require("--also", "target", words(also), OTHERS)
@@ -161,7 +161,7 @@ def audit(
     """Verify every byte, record and input of a scale; exit status 1 if any is wrong.
 
     Example: ptq-dynamics audit --scale smoke --rerun 5"""
-    from ptq_dynamics.plan.handlers import PAGE
+    from ptq_dynamics.figures.captions import PAGE
     from ptq_dynamics.provenance import audit, costs, released
     from ptq_dynamics.provenance.archive import DERIVED, Archive
 

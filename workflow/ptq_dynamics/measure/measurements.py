@@ -192,14 +192,14 @@ def _placed(series: Series, manifests: Sequence[Manifest], values: Iterable[Row]
         id_: digest for manifest in manifests for id_, digest in manifest.facts["digests"].items()
     }
     for measured in values:
-        name = measured[names.CHECKPOINT]
+        name = measured[names.CHECKPOINT_ID]
         yield {**vars(series), **places[name], "checkpoint": digests[name], **measured}
 
 
 def _value(
     checkpoint: str, metric: str, estimate: tuple[float, float | None], task: str | None = None
 ) -> Row:
-    measured = {names.CHECKPOINT: checkpoint, names.TASK: task, names.METRIC: metric}
+    measured = {names.CHECKPOINT_ID: checkpoint, names.TASK: task, names.METRIC: metric}
     return measured | dict(zip((names.VALUE, names.ERROR), estimate, strict=True))
 
 
@@ -218,7 +218,7 @@ def _of_manifests(manifests: Sequence[Manifest]) -> Iterator[Row]:
     for manifest in manifests:
         means = dict(manifest.facts.get("carried", {}))
         if names.LAYERS in manifest.files:
-            layers = read(manifest.file(names.LAYERS), TEXT).groupby(names.CHECKPOINT)
+            layers = read(manifest.file(names.LAYERS), TEXT).groupby(names.CHECKPOINT_ID)
             means |= layers[[*names.LAYER_METRICS]].mean().to_dict("index")
         for name, numbers in means.items():
             for metric, value in numbers.items():

@@ -10,7 +10,7 @@ from ptq_dynamics.curvature.geometry import ComponentsSettings, LandscapeSetting
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.columns import columns
 from ptq_dynamics.figures.figure import Figure, FigureSettings
-from ptq_dynamics.figures.labels import LABELLED, RATE, Shown, ShownRun, short
+from ptq_dynamics.figures.labels import LABELLED, PEAK_RATE, Shown, ShownRun, short
 from ptq_dynamics.plan.measurement_jobs import MeasurementJobs
 from ptq_dynamics.plan.planned import PlannedTrajectory
 from ptq_dynamics.plan.planned_averages import PlannedAverage
@@ -69,7 +69,7 @@ class FigureJobs(Planner):
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in notes.items() if what),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
-            rates=self.peak_rates() if any(map(RATE.match, figure.curves)) else None,
+            rates=self.peak_rates() if any(map(PEAK_RATE.match, figure.curves)) else None,
             columns=tuple(
                 column
                 for name, column in columns().items()

@@ -12,11 +12,10 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import FILE, Local, Own, Remote
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.own import OwnCorpus
-from ptq_dynamics.hub import folders
+from ptq_dynamics.hub import folders, rates
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
-from ptq_dynamics.plan import own_rates
 from ptq_dynamics.plan.releases import Public, ReleasedRevision
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
@@ -30,7 +29,7 @@ ALONE = "checkpoint"  # id of a checkpoint without a step
 class Elsewhere(Public):
     """Own checkpoints, with learning rate and phase by step as far as known."""
 
-    places: own_rates.Places
+    places: rates.Places
     skip: bool
 
     def place(self, step: int | None) -> tuple[float | None, str]:
@@ -52,7 +51,7 @@ class InFolder(Elsewhere):
     def settings(self, names: Iterable[str], parameters: int) -> LocalSettings:
         """Return settings of the job that links some checkpoints."""
         chosen = tuple(self.local[name] for name in names)
-        has_own = all(any(is_of_tokenizer(f.name) for f in each.files) for each in chosen)
+        has_own = all(any(is_of_tokenizer(f.name) for f in saved.files) for saved in chosen)
         beside = () if has_own else self.beside
         return LocalSettings(self.repository, chosen, beside, parameters)
 
@@ -79,31 +78,31 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     every = folders.checkpoints(root, source.step, source.exclude)
     chosen = _sampled(entry, list(every.items()))
     states = {path: folders.state(path) for path, _ in chosen}
-    rates = {path: own_rates.scheduled(path) for path in every}
+    scheduled = {path: rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
         tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
-        about = Checkpoint(id_, step, tokens, rates[path], own_rates.UNKNOWN)
+        about = Checkpoint(id_, step, tokens, scheduled[path], rates.UNKNOWN)
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), folders.files(path)))
-    saved.sort(key=lambda each: each.checkpoint.step or 0)
-    known = {each.checkpoint.step: each.checkpoint.lr for each in saved}
-    known |= {step: rates[path] for path, step in every.items()}
+    saved.sort(key=lambda local: local.checkpoint.step or 0)
+    known = {local.checkpoint.step: local.checkpoint.lr for local in saved}
+    known |= {step: scheduled[path] for path, step in every.items()}
     own = InFolder(
         family="own",
         model=name,
-        called=own_rates.UNKNOWN,
+        called=rates.UNKNOWN,
         skip=entry.skip,
         repository=source.folder,
         revisions={
-            each.checkpoint.id: ReleasedRevision(
-                each.checkpoint.step,
-                _tokens(entry, each.checkpoint.step) or each.checkpoint.tokens,
+            local.checkpoint.id: ReleasedRevision(
+                local.checkpoint.step,
+                _tokens(entry, local.checkpoint.step) or local.checkpoint.tokens,
                 None,
             )
-            for each in saved
+            for local in saved
         },
-        places=_places(entry, [each.checkpoint.step for each in saved], states, known),
-        local={each.checkpoint.id: each for each in saved},
+        places=_places(entry, [local.checkpoint.step for local in saved], states, known),
+        local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
     models = [_described(path) for path, _ in chosen]
@@ -120,7 +119,7 @@ def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
     return Elsewhere(
         family="own",
         model=name,
-        called=own_rates.UNKNOWN,
+        called=rates.UNKNOWN,
         skip=entry.skip,
         repository=source.repository,
         revisions={
@@ -231,21 +230,23 @@ def _tokens(entry: Own, step: int | None) -> int | None:
 def _places(
     entry: Own,
     every: Iterable[int | None],
-    states: Mapping[Path, own_rates.State] = {},
+    states: Mapping[Path, rates.State] = {},
     saved: Mapping[int | None, float | None] = {},
-) -> own_rates.Places:
+) -> rates.Places:
     """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the
     rates that schedulers have `saved`."""
     steps = [step for step in every if step is not None]
     if isinstance(entry.rate, str):
-        return own_rates.places(own_rates.in_table(entry.rate, steps))
+        return rates.places(rates.in_table(entry.rate, steps))
     if entry.rate is not None:
         return {step: (entry.rate, "stable") for step in steps}
     known = dict[int, float]()
     for path, state in reversed([*states.items()]):
         # What an earlier checkpoint logged was written by its version.
-        known |= own_rates.logged(
+        known |= rates.logged(
             state, str(folders.json_object(path / CONFIG).get("transformers_version"))
         )
-    rates = ((step, rate) for step, rate in saved.items() if step is not None)
-    return own_rates.places(known | {step: rate for step, rate in rates if rate is not None})
+    for step, rate in saved.items():
+        if step is not None and rate is not None:
+            known[step] = rate
+    return rates.places(known)

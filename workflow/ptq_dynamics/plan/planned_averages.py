@@ -48,7 +48,7 @@ class PlannedAverage(PlannedTrajectory):
     @cached_property
     def places(self) -> tuple[Checkpoint, ...]:
         """The means where their sources have places, with the most tokens of their members."""
-        tokens = {(s, p.id): p.tokens for s, each in self.sources.items() for p in each.places}
+        tokens = {(s, p.id): p.tokens for s, source in self.sources.items() for p in source.places}
         if not tokens:
             return ()
         places = list[Checkpoint]()

@@ -23,10 +23,10 @@ from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, MANIFEST, RECORD, beside, files
 from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.figures.captions import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.typeset import PAPER
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.handlers import write_page
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import (
     CHANGES,

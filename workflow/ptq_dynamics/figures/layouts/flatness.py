@@ -45,7 +45,7 @@ class Flatness(Layout):
 
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:
-        known = [name for name, each in columns().items() if not each.quantized]
+        known = [name for name, column in columns().items() if not column.quantized]
         known.remove(EIGENVALUES)
         if EIGENVALUES in self.metrics:
             raise ValueError(f"metrics has {EIGENVALUES}, of which a checkpoint has many; drop it")
