@@ -11,6 +11,7 @@ import torch
 from ptq_dynamics import cli
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import places
+from ptq_dynamics.cli.defects import without_defects
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders
@@ -51,7 +52,7 @@ def test_steps_are_found_in_names(tmp_path, names, pattern):
     for name in (*names, "logs"):
         checkpoint(tmp_path / name)
     (tmp_path / "logs/config.json").unlink()
-    found = own_checkpoints.measured(own(tmp_path, checkpoints=pattern))
+    found = own_checkpoints.sampled_places(own(tmp_path, checkpoints=pattern))
     assert [(path.name, step) for path, step in found] == list(zip(names, (9, 10), strict=True))
 
 
@@ -63,7 +64,7 @@ SAMPLES += [({"every": 2, "last": 4}, [3, 5]), ({"every": 9}, [5]), ({"last": 9}
 def test_a_sample_has_the_last_checkpoint(tmp_path, options, steps):
     for step in range(1, 6):
         checkpoint(tmp_path / f"step-{step}")
-    assert [step for _, step in own_checkpoints.measured(own(tmp_path, **options))] == steps
+    assert [step for _, step in own_checkpoints.sampled_places(own(tmp_path, **options))] == steps
 
 
 WSD = {1: 1e-3, 2: 3e-3, 3: 3e-3, 4: 1e-3, 5: 0.0}
@@ -123,7 +124,9 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
     harm(tmp_path / "run")
 
     def read():
-        return [folders.files(path) for path, _ in own_checkpoints.measured(own(tmp_path / "run"))]
+        return [
+            folders.files(path) for path, _ in own_checkpoints.sampled_places(own(tmp_path / "run"))
+        ]
 
     with pytest.raises(Problem, match=words) as caught:
         read()
@@ -299,5 +302,5 @@ def test_quantized_checkpoints_and_models_without_a_step_are_named(tmp_path, ref
     checkpoint(tmp_path / "run/step-final")
     path.write_text(json.dumps(CONFIG))
     entry = own(tmp_path / "run")
-    _, (line,) = own_checkpoints.without_defects(entry, entry.checkpoints, [])
+    _, (line,) = without_defects(entry, entry.checkpoints, [])
     assert "step-final is" in line

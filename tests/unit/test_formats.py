@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from ptq_dynamics import models
+from ptq_dynamics.cli.defects import without_defects
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import formats
@@ -56,8 +57,8 @@ def run(folder, *steps):
 def measured(folder, known=(), **options):
     """Names of the folders that are measured, and the lines on others."""
     entry = Own(checkpoints={"folder": str(folder), **options})
-    source, lines = own_checkpoints.without_defects(entry, entry.checkpoints, known)
-    return [path.name for path, _ in own_checkpoints.measured(Own(checkpoints=source))], lines
+    source, lines = without_defects(entry, entry.checkpoints, known)
+    return [path.name for path, _ in own_checkpoints.sampled_places(Own(checkpoints=source))], lines
 
 
 def distributed(folder):

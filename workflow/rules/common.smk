@@ -8,7 +8,7 @@ HERE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import load
+from ptq_dynamics.config.loading import load
 from ptq_dynamics.figures.captions import write_page
 from ptq_dynamics.plan import RULES, Plan, handlers
 

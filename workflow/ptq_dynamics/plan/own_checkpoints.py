@@ -1,9 +1,7 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 from typing import TypeVar
 
@@ -105,7 +103,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
         local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
-    models = [_described(path) for path, _ in chosen]
+    models = [described_model(path) for path, _ in chosen]
     context = min(model.context for model in models)  # the context may grow along a run
     first, *others = (model.model_copy(update={"context": context}) for model in models)
     for (path, _), model in zip(chosen[1:], others, strict=True):
@@ -130,7 +128,7 @@ def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
     )
 
 
-def _described(folder: Path) -> Given:
+def described_model(folder: Path) -> Given:
     """Return the model of a checkpoint; `Problem` if its files do not describe one."""
     from huggingface_hub import get_local_safetensors_metadata
     from safetensors import safe_open
@@ -151,13 +149,14 @@ def _described(folder: Path) -> Given:
         raise Problem(f"{place} cannot be read ({reason}); save the model again") from error
 
 
-def measured(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
+def sampled_places(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
     """Return the folders or revisions to measure with their steps, the last included."""
     source = entry.checkpoints
-    return _in_folder(entry, source) if isinstance(source, Local) else _on_hub(entry, source)
+    return sampled_folders(entry, source) if isinstance(source, Local) else _on_hub(entry, source)
 
 
-def _in_folder(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
+def sampled_folders(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
+    """Return the folders to measure with their steps, the last included."""
     steps = folders.checkpoints(Path(source.folder).resolve(), source.step, source.exclude)
     return _sampled(entry, list(steps.items()))
 
@@ -170,57 +169,6 @@ def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
 
 def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
     return checkpoints[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
-
-
-def without_defects(
-    entry: Own, source: Local, known: Iterable[LocalCheckpoint]
-) -> tuple[Local, list[str]]:
-    """Return the folder of own checkpoints, which excludes defective ones by name, and a line for
-    each model that is not measured. Values are read but of `known` checkpoints. Raises `Problem` if
-    no checkpoint is left."""
-    root, models, sound = Path(source.folder).resolve(), dict[Path, Given](), set[Path]()
-    files = {(local.subfolder, local.files) for local in known}
-    lines = folders.left_out(root, source.step, source.exclude)
-    while True:
-        chosen, defects = _in_folder(entry, source), dict[Path, str]()
-        for path, _ in chosen:
-            if path not in sound:
-                try:
-                    models[path] = _sound(path, root)
-                    if (str(path.relative_to(root)), folders.files(path)) not in files:
-                        folders.require_finite(path)
-                    sound.add(path)
-                except Problem as problem:
-                    defects[path] = str(problem)
-        if len(defects) == len(chosen):
-            raise Problem(defects[chosen[-1][0]])
-        if not defects:
-            defects = _foreign({path: models[path] for path, _ in chosen})
-        if not defects:
-            return source, lines
-        names = (escape(path.name) for path in defects)
-        source = source.model_copy(update={"exclude": (*source.exclude, *names)})
-        for path, why in defects.items():
-            lines.append(f"{path} is left out: {why.replace(f'{path} ', 'it ', 1)}")
-
-
-def _sound(folder: Path, root: Path) -> Given:
-    files = folders.files(folder)
-    model = _described(folder)
-    if not any(is_of_tokenizer(file.name) for file in (*files, *folders.listed(root, bool))):
-        mend = "save it there: tokenizer.save_pretrained"
-        raise Problem(f"{folder} has no tokenizer, and {root} has none; {mend}")
-    return model
-
-
-def _foreign(models: Mapping[Path, Given]) -> dict[Path, str]:
-    """Return why checkpoints do not fit the model that more than half of them hold."""
-    alike = {path: model.model_copy(update={"context": 0}) for path, model in models.items()}
-    ((usual, count),) = Counter(alike.values()).most_common(1)
-    if 2 * count <= len(alike):
-        return {}
-    why = f"it holds another model than {next(p.name for p in alike if alike[p] == usual)}"
-    return {path: why for path, model in alike.items() if model != usual}
 
 
 def _tokens(entry: Own, step: int | None) -> int | None:
