@@ -39,7 +39,7 @@ def plain(settings, corpus, folder):
     fused = device.type == "cuda"
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.1, fused=fused)
     forward = torch.compile(model, dynamic=False) if settings.compile else model
-    stream, length = tokens.read(corpus, "train"), settings.context + 1
+    stream, length = tokens.read_split(corpus, "train"), settings.context + 1
     size = settings.micro_batch or settings.batch
 
     def step():

@@ -154,7 +154,7 @@ def test_costs_are_summed_by_kind_and_resources_by_rule(here):
     # Minutes, MB and GPUs, each requested, at the median and at most.
     measured = next(row[2:] for row in used.rows if row[0] == "measure")
     assert measured[1:3] == ["0.042"] * 2 and measured[4:] == ["0.001"] * 2 + ["0"] * 3
-    assert {path.name for path in costs.files(Path())} <= {*os.listdir()}
+    assert {path.name for path in costs.paths(Path())} <= {*os.listdir()}
 
 
 @pytest.mark.parametrize(

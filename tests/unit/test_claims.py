@@ -30,7 +30,7 @@ from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
 from ptq_dynamics.claims.tables import of_claims
 from ptq_dynamics.cli import maintainers
-from ptq_dynamics.config import read
+from ptq_dynamics.config import read_file
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.figures.style import SMALLEST
 from ptq_dynamics.measure.series import Series
@@ -270,7 +270,7 @@ def test_the_table_tells_that_a_budget_matters_within_the_margin():
 
 def test_the_numbers_of_the_ladder_are_numbers_of_claims():
     found = judge_all(asked(), published())
-    for rung in read(ROOT / "config/ladder.yaml", "ladder").numbers:
+    for rung in read_file(ROOT / "config/ladder.yaml", "ladder").numbers:
         assert rung.number in [row["says"] for row in found[rung.claim]["rows"]]
 
 

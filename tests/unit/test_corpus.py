@@ -49,10 +49,10 @@ def test_no_document_is_in_two_splits(corpus, documents):
     # The token files hold those documents and no others.
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
     for name in HELD_OUT:
-        text = tokenizer.decode(tokens.read(corpus, name).tolist())
+        text = tokenizer.decode(tokens.read_split(corpus, name).tolist())
         whole = "".join(dealt[name])
         assert whole.startswith(text.rstrip("\ufffd")), name
-    train = tokenizer.decode(tokens.read(corpus, "train").tolist())
+    train = tokenizer.decode(tokens.read_split(corpus, "train").tolist())
     assert train.split(splits.DOCUMENT_END)[:-1] == dealt["train"]
 
 

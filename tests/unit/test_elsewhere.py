@@ -125,7 +125,8 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
 
     def read():
         return [
-            folders.files(path) for path, _ in own_checkpoints.sampled_places(own(tmp_path / "run"))
+            folders.files_of(path)
+            for path, _ in own_checkpoints.sampled_places(own(tmp_path / "run"))
         ]
 
     with pytest.raises(Problem, match=words) as caught:

@@ -237,7 +237,7 @@ def test_values_are_read_again_only_after_a_change(tmp_path):
     folder = run(tmp_path, 1, 2) / "checkpoint-2"
     not_a_number(folder)
     point = local.trajectory.Checkpoint("step-2", 2, None, None, "stable")
-    linked = local.LocalCheckpoint(point, folder.name, own_checkpoints.folders.files(folder))
+    linked = local.LocalCheckpoint(point, folder.name, own_checkpoints.folders.files_of(folder))
     assert measured(tmp_path, [linked]) == (["checkpoint-1", "checkpoint-2"], [])
     not_a_number(folder)  # with a new time
     assert measured(tmp_path, [linked])[0] == ["checkpoint-1"]
@@ -283,7 +283,7 @@ def test_prefixes_of_wrappers_are_no_part_of_names(tmp_path, prefix, size):
         index.write_text(json.dumps({**content, "weight_map": places}))
     assert measured(tmp_path / "run")[0] == ["checkpoint-1"]
     point = local.trajectory.Checkpoint("step-1", 1, None, None, "stable")
-    linked = local.LocalCheckpoint(point, "checkpoint-1", own_checkpoints.folders.files(folder))
+    linked = local.LocalCheckpoint(point, "checkpoint-1", own_checkpoints.folders.files_of(folder))
     settings = local.LocalSettings(str(tmp_path / "run"), (linked,), (), 1)
     (out := tmp_path / "out").mkdir()
     local.run(Context("local", settings, {}, out, out, Progress("local")))

@@ -72,7 +72,7 @@ def test_divergence_and_agreement_of_quantized_predictions_are_those_of_their_di
     job = place.plan.measuring.measure("trunk", "rtn3", "all", 100)
     built = place.build(job, metrics=({"metric": "kl_divergence"}, {"metric": "top1_agreement"}))
     assert built.file(LOSSES).read_bytes() == rtn.file(LOSSES).read_bytes()
-    found = measurements.read(built.file(VALUES)).set_index(["checkpoint_id", "metric"])
+    found = measurements.read_table(built.file(VALUES)).set_index(["checkpoint_id", "metric"])
     points = Trajectory([rtn]).checkpoints
     assert [*found.index.unique(0)] == [point.id for point in points]
     for name in (point.id for point in points):

@@ -77,7 +77,7 @@ def test_what_is_written_is_read_back_exactly(tmp_path_factory, found):
     path = tmp_path_factory.mktemp("table") / "measurements.csv"
     table = measurements.table(found)
     table.to_csv(path, index=False)
-    again = measurements.read(path)
+    again = measurements.read_table(path)
     assert tuple(again.columns) == COLUMNS
     for column in COLUMNS:
         one, other = (

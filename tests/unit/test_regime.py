@@ -7,8 +7,8 @@ from contextlib import chdir
 from dataclasses import replace
 
 import pytest
-from ptq_dynamics.cli.sweep import prepare
-from ptq_dynamics.config import load, read
+from ptq_dynamics.cli.sweep import candidate
+from ptq_dynamics.config import load, read_file
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regimes import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
@@ -81,10 +81,10 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
 @pytest.mark.slow
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
 def test_candidates_can_be_planned(tmp_path, file):
-    sweep = read(file, "sweep")
+    sweep = read_file(file, "sweep")
     with chdir(ROOT):
         for name, changes in sweep.candidates.items():
-            made = prepare(tmp_path / name, sweep, changes)
+            made = candidate(tmp_path / name, sweep, changes)
             assert {*sweep.runs, *filter(None, [sweep.trunk])} == {*made.site.config.figures}
 
 

@@ -14,7 +14,7 @@ from support import MAKE, ROOT, edit_yaml, one_line, plan
 
 CONFIG = ROOT / "config"
 SCALES = scales(CONFIG)
-LOCKED = counts.read(CONFIG / counts.FILE)
+LOCKED = counts.read_counts(CONFIG / counts.FILE)
 # A release is of a build, and tests build scale smoke.
 BUILT = {"smoke", *(path.parent.name for path in ROOT.glob("results/reference/*/claims.json"))}
 

@@ -112,7 +112,7 @@ def test_a_point_of_a_figure_is_traced_to_its_measurements(project):
     seed = random.randrange(10**6)
     chance = random.Random(seed)
     with chdir(project.folder):
-        table, archive = measurements.read(Path(TABLE)), Archive.here()
+        table, archive = measurements.read_table(Path(TABLE)), Archive.here()
         for name in islice(cycle(listed(project)), 10):
             path = Path(f"figures/smoke/{name}.csv")
             points = pd.read_csv(path, dtype={"seeds": "string"})

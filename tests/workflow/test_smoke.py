@@ -43,7 +43,7 @@ def test_progress_and_one_line_a_job_are_printed(first):
 
 
 def test_the_table_has_its_schema_and_every_trajectory(built, trajectories):
-    table = measurements.read(built.folder / TABLE)
+    table = measurements.read_table(built.folder / TABLE)
     assert tuple(table.columns) == measurements.COLUMNS
     assert set(table.trajectory) == trajectories
     assert {"fp", "gptq"} <= set(table.method)
@@ -63,7 +63,7 @@ def test_the_table_has_its_schema_and_every_trajectory(built, trajectories):
 
 def test_the_table_holds_what_every_evaluation_measured(built):
     """Mean losses of the blocks and their paired differences, with their errors, in float64."""
-    table = measurements.read(built.folder / TABLE)
+    table = measurements.read_table(built.folder / TABLE)
     made = record.read(built.folder / "results/smoke/measurements.record.json")
     paths = [path for path in made.inputs if path.startswith("results/smoke/measure/")]
     losses = {

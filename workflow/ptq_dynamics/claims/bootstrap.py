@@ -178,7 +178,7 @@ class Bootstrap:
 
     def blocks(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
         """Return id, step and tokens of checkpoints, and losses, float64 [checkpoints, blocks]."""
-        by_id = measurements.block_losses(series, self.inputs)
+        by_id = measurements.losses_of_blocks(series, self.inputs)
         manifests = measurements.manifests_of(series, self.inputs)
         every = series.places or Trajectory(manifests).checkpoints
         rows = pd.DataFrame(every if by_id else [], columns=["id", "step", "tokens"])

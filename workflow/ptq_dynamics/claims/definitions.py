@@ -54,7 +54,7 @@ class Claim:
         return (self.read.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
-class Measured(TypedDict):
+class MeasuredRow(TypedDict):
     """A row in claims.json, with an interval if its error is known; `why` says what is unknown. An
     interval without `high` has no upper end. `smallest` is the smallest effect that its claim's
     test sees. `outcome` is that of a deployed row."""
@@ -80,7 +80,7 @@ class Judged(TypedDict):
     says: str
     figures: list[str]
     about: list[str]  # the public models that miniatures replace
-    rows: list[Measured]
+    rows: list[MeasuredRow]
     expected: str
     margin: float
     seeds: list[int]

@@ -22,14 +22,14 @@ def without_defects(
     no checkpoint is left."""
     root, models, sound = Path(source.folder).resolve(), dict[Path, Given](), set[Path]()
     files = {(local.subfolder, local.files) for local in known}
-    lines = folders.left_out(root, source.step, source.exclude)
+    lines = folders.unmeasured(root, source.step, source.exclude)
     while True:
         chosen, defects = sampled_folders(entry, source), dict[Path, str]()
         for path, _ in chosen:
             if path not in sound:
                 try:
                     models[path] = _sound(path, root)
-                    if (str(path.relative_to(root)), folders.files(path)) not in files:
+                    if (str(path.relative_to(root)), folders.files_of(path)) not in files:
                         folders.require_finite(path)
                     sound.add(path)
                 except Problem as problem:
@@ -47,7 +47,7 @@ def without_defects(
 
 
 def _sound(folder: Path, root: Path) -> Given:
-    files = folders.files(folder)
+    files = folders.files_of(folder)
     model = described_model(folder)
     if not any(is_of_tokenizer(file.name) for file in (*files, *folders.listed(root, bool))):
         mend = "save it there: tokenizer.save_pretrained"

@@ -53,7 +53,7 @@ def claims(scale: Scale = None, figures: Figures = None, more_seeds: Seeds = Non
     name, about = configured.choice.scale, configured.scale
     if about.note:
         print(f"{about.description}: {about.note}")
-    for claim in readme.judged(Path("results", name), "claims", name)["claims"]:
+    for claim in readme.released_claims(Path("results", name), "claims", name)["claims"]:
         number, first = claim["number"] or "", (claim["rows"] or [{}])[0]
         numbers = claim.get("why", "")
         if "low" in first:
@@ -107,11 +107,11 @@ def regime(scale: Scale = None) -> bool:
     from rich.table import Table
 
     from ptq_dynamics.plan import Plan
-    from ptq_dynamics.plan.regimes import COLUMNS, beside
+    from ptq_dynamics.plan.regimes import COLUMNS, beside_paper
 
     plan, titles = chosen.plan(scale=scale), [name.replace("_", "\n") for name in COLUMNS]
     table = Table("run", *titles, box=None, padding=(0, 1, 0, 0))
-    for row in beside(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):
+    for row in beside_paper(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):
         cells = []
         for here, theirs, is_unlike in row["cells"]:
             published = f" ({theirs})" if theirs not in (None, here) else ""
@@ -131,7 +131,7 @@ def sweep(name: Annotated[str, Argument(help="of a file in config/sweeps")]) -> 
     Example: ptq-dynamics dev sweep regime"""
     from ptq_dynamics.cli import sweep
 
-    print(sweep.compare(name))
+    print(sweep.compare_candidates(name))
     return True
 
 
@@ -143,7 +143,7 @@ def _print_carried(plan: "Plan") -> None:
 
     places = (Path(plan.site.results), folders(plan.site.config.choice.scale)[0])
     for path in filter(Path.is_file, (place / MEASUREMENTS for place in places)):
-        table = measurements.read(path).loc[lambda rows: rows.metric.isin(OF_BLOCKS)]
+        table = measurements.read_table(path).loc[lambda rows: rows.metric.isin(OF_BLOCKS)]
         if not table.empty:
             means = table.pivot_table(index="trajectory", columns="metric", values="value")
             means["layers"] = [plan.site.planned[name].shape.model.layers for name in means.index]

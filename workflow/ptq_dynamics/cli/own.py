@@ -120,7 +120,7 @@ def _fitting(records: Collection[Record], plan: Plan) -> int:
 def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     """Write a page with picture, finding, settings and numbers; return finding and settings."""
     site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])
-    table = measurements.read(Path(site.results) / MEASUREMENTS)
+    table = measurements.read_table(Path(site.results) / MEASUREMENTS)
     labels = {members[0]: name for name, members in site.config.figures[FIGURE].curves.items()}
     order = {trajectory: place for place, trajectory in enumerate(labels)}
     table = table.sort_values("trajectory", key=lambda names: names.map(order), kind="stable")

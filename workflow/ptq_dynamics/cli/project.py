@@ -159,7 +159,7 @@ def checkpoints(
         _, failed = hub.lock([hub.Wanted(place, name) for name in names], folder / LOCK)
         if failed:
             raise Problem(failed[0])
-        commit = hub.read(folder / LOCK)[place][names[0]].commit
+        commit = hub.read_lock(folder / LOCK)[place][names[0]].commit
         entry["checkpoints"] = {"repository": place, "revisions": names}
         entry["model"] = {**hub.model(place, names[0], commit)}
     if step:

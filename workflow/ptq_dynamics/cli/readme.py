@@ -11,9 +11,9 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.definitions import CLAIMS, FOREST, Judged, Ladder
 from ptq_dynamics.claims.forest import forest, write
 from ptq_dynamics.claims.formats import as_csv, as_markdown
-from ptq_dynamics.claims.ladder import LADDER, Point, plot, points, table
+from ptq_dynamics.claims.ladder import LADDER, ScalePoint, ladder_table, plot, points
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.config import read
+from ptq_dynamics.config import read_file
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.released import folders
@@ -32,13 +32,13 @@ def update() -> None:
     if earlier is None:
         raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
     scales = released_scales()
-    outcomes = {scale: judged(folders(scale)[0], "release", scale) for scale in scales}
+    outcomes = {scale: released_claims(folders(scale)[0], "release", scale) for scale in scales}
     write(forest({one["scale"]: one["claims"] for one in outcomes.values()}), TOGETHER)
     over = rungs({scale: outcome["claims"] for scale, outcome in outcomes.items()})
     if over:
         write(plot(over), TOGETHER, LADDER)
-        (TOGETHER / f"{LADDER}.csv").write_text(as_csv(table(over)), encoding="utf-8")
-        (TOGETHER / f"{LADDER}.md").write_text(as_markdown(table(over)), encoding="utf-8")
+        (TOGETHER / f"{LADDER}.csv").write_text(as_csv(ladder_table(over)), encoding="utf-8")
+        (TOGETHER / f"{LADDER}.md").write_text(as_markdown(ladder_table(over)), encoding="utf-8")
     write_atomically(PAGE, text.replace(earlier[0], BEGIN + block(scales) + END))
 
 
@@ -55,9 +55,9 @@ def parameters(scale: str) -> int:
     return Plan(chosen.load(scale=scale)).site.planned[LONGEST].parameters
 
 
-def rungs(claims: Mapping[str, Sequence[Judged]]) -> list[Point]:
+def rungs(claims: Mapping[str, Sequence[Judged]]) -> list[ScalePoint]:
     """Return numbers over scales from their claims by name, as config/ladder.yaml lists them."""
-    ladder: Ladder = read(Path("config/ladder.yaml"), "ladder")
+    ladder: Ladder = read_file(Path("config/ladder.yaml"), "ladder")
     names = [*claims, *ladder.predictions, ladder.published_at]
     return [*points(ladder, {name: parameters(name) for name in names}, claims)]
 
@@ -74,7 +74,7 @@ def block(scales: list[str]) -> str:
     return "\n".join([*parts, ""])
 
 
-def judged(folder: Path, target: str, scale: str) -> dict[str, Any]:
+def released_claims(folder: Path, target: str, scale: str) -> dict[str, Any]:
     """Read the outcomes of a scale's claims; raises `Problem` if the file is missing."""
     path = Path(folder, CLAIMS)
     if not path.is_file():

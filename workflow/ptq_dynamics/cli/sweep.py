@@ -20,17 +20,17 @@ WORDS = {"title": "Loss of a candidate", "caption": "In full precision."}
 FIGURE: dict[str, object] = {**WORDS, "layout": "over_tokens", "metrics": ["loss"]}
 
 
-def compare(name: str) -> str:
+def compare_candidates(name: str) -> str:
     """Train all candidates of a sweep; write and return the table of their losses."""
-    sweep: config.Sweep = config.read(Path(f"config/sweeps/{name}.yaml"), "sweep")
+    sweep: config.Sweep = config.read_file(Path(f"config/sweeps/{name}.yaml"), "sweep")
     folder, rows = Path("results/sweep", name), list[dict[str, str]]()
     table = folder.with_suffix(".csv")
     plans = {
-        name: prepare(folder / name, sweep, changes) for name, changes in sweep.candidates.items()
+        name: candidate(folder / name, sweep, changes) for name, changes in sweep.candidates.items()
     }
     for name, plan in plans.items():
         chosen.build(folder / name, ["figures"], chosen.profile("default"))
-        losses = measurements.read(folder / name / plan.site.results / MEASUREMENTS)
+        losses = measurements.read_table(folder / name / plan.site.results / MEASUREMENTS)
         row = {"candidate": name, **_numbers(plan, sweep)}
         losses = losses[losses.seed == sweep.seed]
         row |= _losses(losses, sweep) | _carried(losses, sweep)
@@ -42,7 +42,7 @@ def compare(name: str) -> str:
     return table.read_text(encoding="utf-8")
 
 
-def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, object]) -> Plan:
+def candidate(folder: Path, sweep: config.Sweep, changes: dict[str, object]) -> Plan:
     """Write the project of a candidate; return its plan."""
     shutil.copytree("config", folder / "config", dirs_exist_ok=True)
     scale = Path(f"config/scales/{sweep.scale}.yaml")

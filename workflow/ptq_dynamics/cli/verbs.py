@@ -170,7 +170,7 @@ def audit(
     # Problems by their remedy, root causes first.
     archive, causes = Archive.of_scale(scale), dict[str, list[str]]()
     if archive.every or archive.damaged:
-        check = audit.audit(archive, [Path(site.pictures, PAGE), *costs.files(Path(site.results))])
+        check = audit.audit(archive, [Path(site.pictures, PAGE), *costs.paths(Path(site.results))])
         print(f"hashed {check.files:,} files of {check.results:,} results; {check.absent:,} absent")
         again = {e.path: e for e in archive.in_order() if e.stage.startswith(DERIVED)}
         if rerun:

@@ -28,7 +28,7 @@ class Counted:
 Counts = dict[str, dict[str, Counted]]  # by scale and corpus
 
 
-def read(path: Path) -> Counts:
+def read_counts(path: Path) -> Counts:
     """Return the counts in a file; none if it is missing. Raises `Problem` if it is invalid."""
     try:
         return TypeAdapter(Counts).validate_json(path.read_bytes())

@@ -18,7 +18,7 @@ from ptq_dynamics.figures.axes import draw_panel, name_ends
 from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.labels import FINDING, RATE_LABEL, Panel, names_in_groups, rounded
 from ptq_dynamics.figures.places import STRIP
-from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, in_order, lines
+from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, lines, sorted_labels
 from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -81,7 +81,7 @@ class Sheet:
         panels = self.panels
         if self.settings.grouped:
             curves = names_in_groups(self.data.labels)
-        curves = in_order(curves or self.data.labels)
+        curves = sorted_labels(curves or self.data.labels)
         styles = lines(curves, self.data.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         has_rates = bool(self.data.learning_rates().y.max() > 0)  # rates may be unknown

@@ -117,7 +117,7 @@ def is_excluded(path: Path | str, exclude: Iterable[str]) -> bool:
     return any(fnmatchcase(Path(path).name, name) for name in exclude)
 
 
-def left_out(folder: Path, pattern: re.Pattern[str], exclude: Collection[str] = ()) -> list[str]:
+def unmeasured(folder: Path, pattern: re.Pattern[str], exclude: Collection[str] = ()) -> list[str]:
     """Return a line for each model in a folder that is neither excluded nor among its
     checkpoints."""
     measured, lines = checkpoints(folder, pattern, exclude), list[str]()
@@ -226,7 +226,7 @@ def json_object(path: Path) -> dict[str, Any]:  # anything, since other tools wr
         raise Problem(f"{path} is not a JSON object ({error}); restore it, or remove it") from None
 
 
-def files(folder: Path) -> tuple[LocalFile, ...]:
+def files_of(folder: Path) -> tuple[LocalFile, ...]:
     """Return the files of the checkpoint in a folder, without weights that transformers does not
     read. Raises `Problem` if its weights are not complete safetensors."""
     has_weights = any((folder / name).is_file() for name in (SAFE, SAFE + INDEX))

@@ -8,7 +8,7 @@ import pandas as pd
 from ptq_dynamics.base import needs
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.measurements import TEXT, join, read
+from ptq_dynamics.measure.measurements import TEXT, join, read_table
 from ptq_dynamics.measure.series import ComparisonSettings
 from ptq_dynamics.models import packed
 from ptq_dynamics.trajectories.trajectory import Trajectory
@@ -79,7 +79,7 @@ def _models(context: Context[ComparisonSettings]) -> pd.DataFrame:
     for quantizer in chain.from_iterable(context.settings.groups):
         measured = table[table.quantizer == quantizer]
         wide = measured.pivot(index=names.CHECKPOINT_ID, columns=names.METRIC, values=names.VALUE)
-        layers = read(context.input(needs.quantized(quantizer)).file(names.LAYERS), TEXT)
+        layers = read_table(context.input(needs.quantized(quantizer)).file(names.LAYERS), TEXT)
         means = layers.groupby(names.CHECKPOINT_ID)[[names.STEP, names.OUTPUT_RELATIVE]].mean()
         joined = means.join(wide[[names.LOSS, names.QUANTIZATION_ERROR]], how="inner")
         parts.append(joined.reset_index().assign(quantizer=quantizer))

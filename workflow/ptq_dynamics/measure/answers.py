@@ -51,7 +51,7 @@ class TaskAnswers:
         """Return the outcomes of every task for the model of a checkpoint folder."""
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return {
-            settings.task: outcomes(AnsweringModel(settings, model, tokenizer), parts)
+            settings.task: model_outcomes(AnsweringModel(settings, model, tokenizer), parts)
             for settings, parts in self._tasks.items()
         }
 
@@ -92,7 +92,7 @@ class AnsweringModel(HFLM):
         return super()._loglikelihood_tokens(requests, *arguments, **options)
 
 
-def outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
+def model_outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
     """Return the outcomes of all parts, float32 [documents], as `lm_eval.simple_evaluate` does."""
     for _, task in parts:
         if task.config.num_fewshot != 0:

@@ -81,7 +81,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     for path, step in chosen:
         tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
         about = Checkpoint(id_, step, tokens, scheduled[path], rates.UNKNOWN)
-        saved.append(LocalCheckpoint(about, str(path.relative_to(root)), folders.files(path)))
+        saved.append(LocalCheckpoint(about, str(path.relative_to(root)), folders.files_of(path)))
     saved.sort(key=lambda local: local.checkpoint.step or 0)
     known = {local.checkpoint.step: local.checkpoint.lr for local in saved}
     known |= {step: scheduled[path] for path, step in every.items()}

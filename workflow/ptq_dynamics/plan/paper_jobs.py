@@ -15,7 +15,7 @@ from ptq_dynamics.figures.labels import rounded, short
 from ptq_dynamics.paper.typeset import PaperSettings, sources
 from ptq_dynamics.plan.checks import check
 from ptq_dynamics.plan.claim_jobs import ClaimJobs
-from ptq_dynamics.plan.regimes import COLUMNS, beside
+from ptq_dynamics.plan.regimes import COLUMNS, beside_paper
 from ptq_dynamics.plan.site import Planner, Rule, Site
 
 # Keys of a scale without influence on results.
@@ -70,7 +70,9 @@ class PaperJobs(Planner):
             "numbers": dict(_leaves({**numbers(site), "paper": numbers(paper)})),
             "configuration": [(key, str(value)) for key, value in _leaves(scale)],
             "columns": COLUMNS,
-            "regime": [row for row in beside(self.planned, paper.planned) if row["run"] in shown],
+            "regime": [
+                row for row in beside_paper(self.planned, paper.planned) if row["run"] in shown
+            ],
         }
         jobs = {needs.figure(name): self.figures.figure(name) for name in config.chosen}
         jobs |= {needs.CLAIMS: self.claims.judge(), needs.TABLES: self.claims.tabulate()}

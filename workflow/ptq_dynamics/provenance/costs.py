@@ -20,7 +20,7 @@ USED = (
 )
 
 
-def files(folder: Path) -> list[Path]:
+def paths(folder: Path) -> list[Path]:
     """Return the paths of the tables in a folder."""
     return [folder / f"{name}.{suffix}" for name in ("cost", "resources") for suffix in FORMATS]
 
@@ -32,7 +32,7 @@ def write(plan: Plan, folder: Path) -> list[Table]:
         raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
     costs = cost_table(result.record for result in results)
     tables = {"cost": costs, "resources": _resources(plan, results)}
-    for path in files(folder):
+    for path in paths(folder):
         write_atomically(path, FORMATS[path.suffix[1:]](tables[path.stem]))
     return [*tables.values()]
 

@@ -54,7 +54,7 @@ def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
     """Return the weights of a checkpoint's linear layers, read from its files on access.
     A model that is spread over devices may not have all weights in memory."""
     files, layers = Weights(folder), models.linear_layers(model)
-    kind = packed.config(folder)["model_type"]
+    kind = packed.read_config(folder)["model_type"]
 
     def read(name: str) -> Tensor:
         key = f"{_saved(name, kind)}.weight"
@@ -128,7 +128,7 @@ def _save(
     """Copy a checkpoint with packed layers and other values of some parameters.
     The dtype in its config.json is the widest of its parameters and scales."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-    about = packed.config(source)
+    about = packed.read_config(source)
     ordered = all(grid.columns is None for grid in grids.values())
     pack = _compressed_layer if ordered else _gptq_layer
     entries = {name: {name: value} for name, value in others.items()}
