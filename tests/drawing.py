@@ -27,7 +27,7 @@ from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.panels import Sheet
 from ptq_dynamics.figures.places import STRIP
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.measurements import join, read
+from ptq_dynamics.measure.measurements import join, read_table
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
 from ptq_dynamics.measure.series import Series
 from ptq_dynamics.plan import Plan
@@ -297,7 +297,7 @@ class Drawn:
         self.picture(name)
         path = self.folder / self.job(name).folder / f"{name}.csv"
         texts = dict.fromkeys(("curve", "segment", "panel", "x_axis", "y_axis"), "string")
-        return read(path, texts)
+        return read_table(path, texts)
 
     def manifests(self, name: str) -> dict[str, list[Manifest]]:
         """What the figure's job reads, with paths that are valid anywhere."""

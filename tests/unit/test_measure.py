@@ -224,7 +224,7 @@ def test_nothing_is_cut_from_the_left(place, measured):
     )
     parts = answers.load(place.make(place.plan.trajectories.task("word", "main")))
     with pytest.raises(Problem, match=r"with 5 shots has \d+ tokens, more than .* of 20"):
-        answers.outcomes(whole, parts)
+        answers.model_outcomes(whole, parts)
 
 
 @pytest.fixture(scope="module")

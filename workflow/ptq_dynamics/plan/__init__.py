@@ -36,8 +36,7 @@ class Plan:
         self.trajectories = trajectory_jobs.TrajectoryJobs(site)
         self.measuring = measurement_jobs.MeasurementJobs(site, self.trajectories)
         self.figures = figure_jobs.FigureJobs(site, self.measuring)
-        # Figures of the configuration, including those that the scale leaves out.
-        self.claims = claim_jobs.ClaimJobs(site, self.figures, config.figures)
+        self.claims = claim_jobs.ClaimJobs(site, self.figures)
         self.paper = paper_jobs.PaperJobs(site, self.claims)
 
     def job(self, rule: str, **wildcards: str) -> Job:

@@ -1,6 +1,6 @@
 """The jobs that judge claims, and write tables, of the measurements of the chosen figures."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from typing import get_args
@@ -35,13 +35,11 @@ RULES = (JUDGE, TABULATE)
 
 
 class ClaimJobs(Planner):
-    """Claims and tables on the data of their chosen figures; claims at the seeds of the first one.
-    `configured` are all figures, also those that the scale leaves out."""
+    """Claims and tables on their chosen figures; a claim has the seeds of its first one."""
 
-    def __init__(self, site: Site, figures: FigureJobs, configured: Mapping[str, Figure]) -> None:
+    def __init__(self, site: Site, figures: FigureJobs) -> None:
         super().__init__(site)
-        self.figures, self.configured = figures, configured
-        self.measurements = figures.measurements
+        self.figures, self.measurements = figures, figures.measurements
 
     @cache
     def judge(self) -> Job:
@@ -49,8 +47,8 @@ class ClaimJobs(Planner):
         claims, jobs = dict[str, ClaimAtScale](), dict[str, Job]()
         for claim in EVERY:
             place = f"workflow/ptq_dynamics/claims: {claim.name}"
-            require(f"{place}.figures", "figure", claim.figures, self.configured)
-            groups = {self.configured[name].group for name in claim.figures}
+            require(f"{place}.figures", "figure", claim.figures, self.site.configured)
+            groups = {self.site.configured[name].group for name in claim.figures}
             if groups != {None} and not {*claim.figures} <= {*self.config.chosen}:
                 continue
             claims[claim.name] = self._at_scale(claim)
@@ -131,7 +129,9 @@ class ClaimJobs(Planner):
 
     def _queries(self, name: str, table: TableQuery) -> Iterator[Figure]:
         """Yield what a table reads of its chosen figures, and what it measures in addition."""
-        require(f"config/tables.yaml: {name}.figures", "figure", table.figures, self.configured)
+        require(
+            f"config/tables.yaml: {name}.figures", "figure", table.figures, self.site.configured
+        )
         of_runs = table.kind == "runs"
         metrics = (LOSS, QUANTIZATION_ERROR) if of_runs else TASK_METRICS
         held = {*get_args(Paired)} if of_runs else {*TASK_METRICS}

@@ -63,7 +63,7 @@ class PaperJobs(Planner):
             },
             "figures": {
                 name: self._words(name, figure)
-                for name, figure in self.claims.configured.items()
+                for name, figure in site.configured.items()
                 if figure.group is None or name in config.chosen
             },
             "tables": {name: table.title for name, table in config.tables.items()},

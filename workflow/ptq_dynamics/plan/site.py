@@ -49,6 +49,7 @@ class Site:
     def __init__(self, config: Config, root: Path) -> None:
         resolved, scale = leave_out(resolve(config)), config.choice.scale
         self.config, self.root, self.planned = resolved.config, root, resolved.trajectories
+        self.configured = config.figures  # also those that the scale leaves out
         # Trajectories that the scale leaves out, by figure, and the reasons by trajectory.
         self.left_out, self.reasons = resolved.left_out, resolved.reasons
         self.results, self.pictures = f"results/{scale}", f"figures/{scale}"
