@@ -144,7 +144,7 @@ def test_a_list_of_digests_is_of_every_file(here):
 
 
 def test_costs_are_summed_by_kind_and_resources_by_rule(here):
-    found, used = costs.write(plan("smoke", ROOT / "config"), Path())
+    found, used = costs.write_costs(plan("smoke", ROOT / "config"), Path())
     rows = found.rows
     # Each job took 2.5 s, of which the processor computed 2.
     figures, *_, total = rows

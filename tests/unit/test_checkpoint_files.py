@@ -66,9 +66,8 @@ def test_only_the_files_of_the_index_count(left):
     folder, alone = left
     names = [path.name for path in weight_files(alone)]
     assert [path.name for path in weight_files(folder)] == names
-    assert [each.name for each in folders.files_of(folder)] == [
-        e.name for e in folders.files_of(alone)
-    ]
+    one, other = map(folders.files_of, (folder, alone))
+    assert [each.name for each in one] == [each.name for each in other]
     weights, state = Weights(folder), theirs(folder).state_dict()
     found = weights.tensors(state)
     assert all(torch.equal(found[name], value) for name, value in state.items())

@@ -119,9 +119,8 @@ ELSE = dict.fromkeys(("adamc", "curvature", "flatness"), "not read off")
 
 def asked(seeds=SEEDS, **others):
     why, every = {**ELSE, **others}, (*CONTROLLED, *PUBLIC)
-    told = {
-        c.name: ClaimAtScale(says=c.says, seeds=seeds, unmeasured=why.get(c.name)) for c in every
-    }
+    words = {claim.name: {"says": claim.says, "unmeasured": why.get(claim.name)} for claim in every}
+    told = {name: ClaimAtScale(seeds=seeds, **words[name]) for name in words}
     rates = dict(zip(RATES, (3e-4, 1e-3, 3e-3, 1e-2), strict=True))
     tokens = dict(zip(RAINBOW, (10, 28, 46, 64, 82, 100), strict=True))
     numbers = {"peak_lr": rates, "tokens": tokens}

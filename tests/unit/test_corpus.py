@@ -59,7 +59,7 @@ def test_no_document_is_in_two_splits(corpus, documents):
 def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
     encoded = splits.encode(tokenizer.backend_tokenizer, documents, np.dtype("<u2"))
-    splits.write(tmp_path, "calibration", encoded, 5000)
+    splits.save_split(tmp_path, "calibration", encoded, 5000)
     found = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     by_hand = [tokenizer.encode(text, add_special_tokens=False) for text in documents[:100]]
     ends = np.fromfile(found.file("calibration.ends.bin"), dtype="<u8").tolist()
@@ -74,7 +74,7 @@ def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_pa
 
 def test_documents_of_ten_tokens_are_too_short(tmp_path):
     texts = [np.arange(size, dtype=np.uint16) for size in (12, 0, 10, 30, 11, 5)]
-    splits.write(tmp_path, "calibration", [texts[:2], texts[2:]], 68)
+    splits.save_split(tmp_path, "calibration", [texts[:2], texts[2:]], 68)
     corpus = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     found = tokens.documents(corpus, 20, 6).tolist()
     sizes = [12, 20, 11]
@@ -139,9 +139,9 @@ def test_token_files_are_cut_to_size_or_whole(tmp_path_factory, texts, wanted):
     for split in ("train", "probe"):
         if wanted > len(flat):
             with pytest.raises(Problem, match=f"lower its {split}"):
-                splits.write(folder, split, [arrays], wanted)
+                splits.save_split(folder, split, [arrays], wanted)
             continue
-        written = splits.write(folder, split, [arrays], wanted)
+        written = splits.save_split(folder, split, [arrays], wanted)
         expected = flat if split == "train" else flat[:wanted]
         assert (folder / f"{split}.bin").read_bytes() == np.asarray(expected, dtype="<u2").tobytes()
         assert written == len(expected)

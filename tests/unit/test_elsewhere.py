@@ -15,7 +15,7 @@ from ptq_dynamics.cli.defects import without_defects
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders
-from ptq_dynamics.plan import own_checkpoints
+from ptq_dynamics.plan.own_checkpoints import sampled_places
 from safetensors.torch import save_file
 from support import figure, plan, tiny_config
 
@@ -52,7 +52,7 @@ def test_steps_are_found_in_names(tmp_path, names, pattern):
     for name in (*names, "logs"):
         checkpoint(tmp_path / name)
     (tmp_path / "logs/config.json").unlink()
-    found = own_checkpoints.sampled_places(own(tmp_path, checkpoints=pattern))
+    found = sampled_places(own(tmp_path, checkpoints=pattern))
     assert [(path.name, step) for path, step in found] == list(zip(names, (9, 10), strict=True))
 
 
@@ -64,7 +64,7 @@ SAMPLES += [({"every": 2, "last": 4}, [3, 5]), ({"every": 9}, [5]), ({"last": 9}
 def test_a_sample_has_the_last_checkpoint(tmp_path, options, steps):
     for step in range(1, 6):
         checkpoint(tmp_path / f"step-{step}")
-    assert [step for _, step in own_checkpoints.sampled_places(own(tmp_path, **options))] == steps
+    assert [step for _, step in sampled_places(own(tmp_path, **options))] == steps
 
 
 WSD = {1: 1e-3, 2: 3e-3, 3: 3e-3, 4: 1e-3, 5: 0.0}
@@ -124,10 +124,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
     harm(tmp_path / "run")
 
     def read():
-        return [
-            folders.files_of(path)
-            for path, _ in own_checkpoints.sampled_places(own(tmp_path / "run"))
-        ]
+        return [folders.files_of(path) for path, _ in sampled_places(own(tmp_path / "run"))]
 
     with pytest.raises(Problem, match=words) as caught:
         read()

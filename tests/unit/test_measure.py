@@ -222,7 +222,7 @@ def test_nothing_is_cut_from_the_left(place, measured):
     whole = answers.AnsweringModel(
         asked, models.load(folder), AutoTokenizer.from_pretrained(folder)
     )
-    parts = answers.load(place.make(place.plan.trajectories.task("word", "main")))
+    parts = answers.load_parts(place.make(place.plan.trajectories.task("word", "main")))
     with pytest.raises(Problem, match=r"with 5 shots has \d+ tokens, more than .* of 20"):
         answers.model_outcomes(whole, parts)
 

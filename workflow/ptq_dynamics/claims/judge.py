@@ -25,7 +25,7 @@ from ptq_dynamics.claims.definitions import (
     MeasuredRow,
     Row,
 )
-from ptq_dynamics.claims.forest import forest, write
+from ptq_dynamics.claims.forest import forest, save_plot
 from ptq_dynamics.claims.samples import FEW, Sample, Samples
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.measurements import Inputs
@@ -46,7 +46,7 @@ def run(context: Context[ClaimsSettings]) -> Mapping[str, object]:
     content = {"scale": settings.scale, "replicates": REPLICATES, "claims": claims}
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     (context.out / CLAIMS).write_text(text + "\n", encoding="utf-8")
-    write(forest({settings.scale: claims}), context.out)
+    save_plot(forest({settings.scale: claims}), context.out)
     return {"outcomes": dict(sorted(Counter(claim["outcome"] for claim in claims).items()))}
 
 

@@ -72,7 +72,7 @@ def cost(scale: Scale = None, figures: Figures = None, more_seeds: Seeds = None)
     from ptq_dynamics.provenance import costs
 
     plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
-    print(*map(as_markdown, costs.write(plan, Path(plan.site.results))), sep="\n", end="")
+    print(*map(as_markdown, costs.write_costs(plan, Path(plan.site.results))), sep="\n", end="")
     return True
 
 
@@ -84,7 +84,7 @@ def crate(place: Place, scale: Scale = None) -> bool:
     Example: ptq-dynamics dev crate crate.zip --scale laptop"""
     from ptq_dynamics.provenance import crate
 
-    count = crate.write(chosen.load(scale=scale).choice.scale, place)
+    count = crate.write_crate(chosen.load(scale=scale).choice.scale, place)
     print(f"{place} describes {count} jobs")
     return True
 

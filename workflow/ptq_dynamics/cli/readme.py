@@ -9,7 +9,7 @@ from typing import Any
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.definitions import CLAIMS, FOREST, Judged, Ladder
-from ptq_dynamics.claims.forest import forest, write
+from ptq_dynamics.claims.forest import forest, save_plot
 from ptq_dynamics.claims.formats import as_csv, as_markdown
 from ptq_dynamics.claims.ladder import LADDER, ScalePoint, ladder_table, plot, points
 from ptq_dynamics.cli import chosen
@@ -33,10 +33,10 @@ def update() -> None:
         raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
     scales = released_scales()
     outcomes = {scale: released_claims(folders(scale)[0], "release", scale) for scale in scales}
-    write(forest({one["scale"]: one["claims"] for one in outcomes.values()}), TOGETHER)
+    save_plot(forest({one["scale"]: one["claims"] for one in outcomes.values()}), TOGETHER)
     over = rungs({scale: outcome["claims"] for scale, outcome in outcomes.items()})
     if over:
-        write(plot(over), TOGETHER, LADDER)
+        save_plot(plot(over), TOGETHER, LADDER)
         (TOGETHER / f"{LADDER}.csv").write_text(as_csv(ladder_table(over)), encoding="utf-8")
         (TOGETHER / f"{LADDER}.md").write_text(as_markdown(ladder_table(over)), encoding="utf-8")
     write_atomically(PAGE, text.replace(earlier[0], BEGIN + block(scales) + END))

@@ -53,7 +53,7 @@ def texts(scale: Scale) -> dict[str, str]:
     return digests
 
 
-def check(scale: Scale, counts: Counts, place: str) -> None:
+def check_counts(scale: Scale, counts: Counts, place: str) -> None:
     """Raise `Problem` if a corpus trains on more tokens than were counted in the same text."""
     tokens = {
         counted.text: counted.train for known in counts.values() for counted in known.values()

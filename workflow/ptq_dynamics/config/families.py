@@ -3,7 +3,7 @@
 Lengths are tokens of the real runs; `miniatures` and `releases` adapt them to a scale."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
@@ -65,6 +65,8 @@ class Pretraining(Strict):
     """A run from fresh weights. A cosine ends at its `horizon`, which may lie beyond the run, at
     the share `floor` of the peak rate. `peak_lr` overrides the family's."""
 
+    batch: ClassVar[int] = 1  # relative, as of a `Phase`
+
     family: str
     schedule: Literal["constant", "cosine"]
     tokens: Tokens
@@ -95,6 +97,8 @@ class Later(Strict):
     """A stage `after` a run, from its weights alone; tables show the name `stage`. The schedule is
     a warmup over a share of the `tokens`, then half a cosine to the share `floor` of the peak rate.
     Sequences are `longer` by this factor. Steps of revisions, if they have any, start at zero."""
+
+    batch: ClassVar[int] = 1
 
     after: str
     stage: str

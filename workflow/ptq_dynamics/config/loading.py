@@ -154,7 +154,7 @@ def load(choice: Mapping[str, object], folder: Path) -> Config:
         raise Problem(text) from None
     file = folder / "scales" / f"{chosen.scale}.yaml"
     scale: Scale = read_file(file, "scale")
-    counts.check(scale, counts.read_counts(folder / counts.FILE), str(file))
+    counts.check_counts(scale, counts.read_counts(folder / counts.FILE), str(file))
     require(f"{file}: most_seeds", "figure", scale.most_seeds, figures)
     for name, most in scale.most_seeds.items():
         figures[name] = figures[name].model_copy(update={"headline": most})

@@ -40,7 +40,7 @@ class TaskAnswers:
         # The harness logs hints for every task and model.
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         self._tasks = {
-            settings: load(context.input(needs.task(settings.task))) for settings in tasks
+            settings: load_parts(context.input(needs.task(settings.task))) for settings in tasks
         }
         self.facts: dict[str, dict[str, float]] = {
             settings.task: {"chance": _chance(parts, settings.documents)}
@@ -115,7 +115,7 @@ def model_outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
     return np.asarray(values, dtype=np.float32)
 
 
-def load(manifest: Manifest) -> list[tuple[TaskPart, ConfigurableTask]]:
+def load_parts(manifest: Manifest) -> list[tuple[TaskPart, ConfigurableTask]]:
     """Load the parts of a task from its files; a group of the harness has several parts."""
     loaded = []
     for part in (TaskPart(**part) for part in manifest.facts["parts"]):

@@ -28,9 +28,8 @@ from ptq_dynamics.plan.planned_runs import PlannedBranch, PlannedRun
 from ptq_dynamics.plan.releases import PlannedRelease
 from ptq_dynamics.plan.site import Planner, Rule, Site
 
-# Name, folder and stage; the type of its settings is in brackets.
-JUDGE = Rule[ClaimsSettings]("judge", "results/SCALE/claims.", "claims.judge")
-TABULATE = Rule[TablesSettings]("tabulate", "results/SCALE/tables/", "claims.tables")
+JUDGE = Rule[ClaimsSettings]("judge", "<results>/claims.", "claims.judge")
+TABULATE = Rule[TablesSettings]("tabulate", "<results>/tables/", "claims.tables")
 RULES = (JUDGE, TABULATE)
 
 

@@ -19,16 +19,15 @@ from ptq_dynamics.plan.site import Planner, Rule, Site
 from ptq_dynamics.quantize.methods import Calibrated
 from ptq_dynamics.trajectories.averages.windows import Tails
 
-# Name, folder and stage; the type of its settings is in brackets.
 LANDSCAPE = Rule[LandscapeSettings](
     "landscape",
-    "results/SCALE/landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}/",
+    "<results>/landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}/",
     "curvature.landscape",
 )
 COMPONENTS = Rule[ComponentsSettings](
-    "components", "results/SCALE/components/{figure}/", "curvature.components"
+    "components", "<results>/components/{figure}/", "curvature.components"
 )
-FIGURE = Rule[FigureSettings]("figure", "figures/SCALE/{figure}.", "figures.draw")
+FIGURE = Rule[FigureSettings]("figure", "<figures>/{figure}.", "figures.draw")
 RULES = (LANDSCAPE, COMPONENTS, FIGURE)
 
 
@@ -48,7 +47,14 @@ class FigureJobs(Planner):
         if figure.of_one_seed:
             runs = [run for run in runs if run.seed == self.seed(run.name)]
         inputs |= {run.label: self.trajectories.manifests(run.name, run.seed) for run in runs}
-        inputs |= self._others(name, figure)
+        if figure.reads.plane is not None:
+            back = self.planned.basis.steps(figure.reads.plane)
+            for trajectory, quantizer in product(figure.trajectories, figure.quantizers):
+                job = self.landscape(trajectory, self.scale.used(quantizer), back)
+                inputs[needs.landscape(trajectory, quantizer)] = [job.manifest]
+        if figure.reads.components is not None:
+            job = self.components(name, figure, figure.reads.components)
+            inputs[needs.COMPONENTS] = [job.manifest]
         origins = [followed.origin for followed in self._followed(figure)]
         uncertain = [f"{one.family}: {one.uncertain}" for one in origins if one.uncertain]
         unsure = [one.family for one in origins if one.is_rate_uncertain]
@@ -77,20 +83,6 @@ class FigureJobs(Planner):
             ),
         )
         return self.make(FIGURE, name, inputs, settings, figure=name)
-
-    def _others(self, name: str, figure: Figure) -> dict[str, list[str]]:
-        """Return manifests, by label, of what a figure reads besides runs and measurements."""
-        inputs = dict[str, list[str]]()
-        if figure.reads.plane is not None:
-            back = self.planned.basis.steps(figure.reads.plane)
-            for trajectory, quantizer in product(figure.trajectories, figure.quantizers):
-                used = self.scale.used(quantizer)
-                job = self.landscape(trajectory, used, back)
-                inputs[needs.landscape(trajectory, quantizer)] = [job.manifest]
-        if figure.reads.components is not None:
-            job = self.components(name, figure, figure.reads.components)
-            inputs[needs.COMPONENTS] = [job.manifest]
-        return inputs
 
     @cache
     def landscape(self, trajectory: str, quantizer: str, previous: int) -> Job:

@@ -16,18 +16,9 @@ from ptq_dynamics.curvature.probes import ProbeSettings
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.columns import owners
 from ptq_dynamics.figures.figure import Figure
-from ptq_dynamics.measure import metrics
+from ptq_dynamics.measure import metrics, names
 from ptq_dynamics.measure.metrics import ModelMetric, OfPredictions
-from ptq_dynamics.measure.names import (
-    BESIDE,
-    FULL_PRECISION,
-    LAYER_METRICS,
-    LOSS,
-    MEASURED,
-    QUANTIZATION_ERROR,
-    TASK_METRICS,
-    Evaluated,
-)
+from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.measure.series import (
     CollectSettings,
     ComparisonSettings,
@@ -45,20 +36,19 @@ from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
 from ptq_dynamics.quantize.methods import Quantizer
 from ptq_dynamics.quantize.tool import ForeignGptq
 
-# Name, folder and stage; the type of its settings is in brackets.
 MEASURE = Rule[MeasureSettings](
     "measure",
-    "results/SCALE/measure/{trajectory}/seed-{seed}/{quantizer}/{shard}/",
+    "<results>/measure/{trajectory}/seed-{seed}/{quantizer}/{shard}/",
     "measure.measure",
 )
 # Each probe names its own stage.
 CURVATURE = Rule[ProbeSettings](
     "curvature",
-    "results/SCALE/curvature/{trajectory}/seed-{seed}/{probe}/{shard}/",
+    "<results>/curvature/{trajectory}/seed-{seed}/{probe}/{shard}/",
     "curvature.sharpness",
 )
-COMPARISON = Rule[ComparisonSettings]("comparison", "results/SCALE/backends/", "measure.agreement")
-COLLECT = Rule[CollectSettings]("collect", "results/SCALE/measurements.", "measure.collect")
+COMPARISON = Rule[ComparisonSettings]("comparison", "<results>/backends/", "measure.agreement")
+COLLECT = Rule[CollectSettings]("collect", "<results>/measurements.", "measure.collect")
 RULES = (MEASURE, CURVATURE, COMPARISON, COLLECT)
 
 
@@ -115,12 +105,12 @@ class MeasurementJobs(Planner):
         """Return the series of some queries, and the manifests of their measurements by label."""
         every, inputs = dict[Series, None](), dict[str, list[str]]()
         of_models = [name for name, kind in owners().items() if issubclass(kind, ModelMetric)]
-        of_series = {*get_args(Evaluated), *TASK_METRICS, *of_models}
+        of_series = {*get_args(names.Evaluated), *names.TASK_METRICS, *of_models}
         for query in queries:
-            names = {*query.metrics}
+            wanted = {*query.metrics}
             chosen = self.scale.curvature.probes
-            probes = [p.kind for p in chosen if not names.isdisjoint(p.measured())]
-            is_evaluated = not names.isdisjoint(of_series)
+            probes = [p.kind for p in chosen if not wanted.isdisjoint(p.measured())]
+            is_evaluated = not wanted.isdisjoint(of_series)
             quantizers = [FULL_PRECISION] if probes else []
             quantizers = self.quantizers(query) if is_evaluated else quantizers
             for name, quantizer in product(query.trajectories, quantizers):
@@ -129,7 +119,9 @@ class MeasurementJobs(Planner):
                     every[series] = None
                     inputs |= self.inputs(series) if is_evaluated else {}
                     for probe in probes if quantizer == FULL_PRECISION else ():
-                        inputs |= self._probed(series, probe)
+                        shards = self.planned[name].shards
+                        jobs = [self.curvature(name, probe, shard, seed) for shard in shards]
+                        inputs[series.label(probe)] = [job.manifest for job in jobs]
         return tuple(every), inputs
 
     @cache
@@ -147,17 +139,11 @@ class MeasurementJobs(Planner):
         shards = self.planned[series.trajectory].shards
         pair = (series.trajectory, series.quantizer)
         jobs = [self.measure(*pair, shard, series.seed) for shard in shards]
-        inputs = {series.label(MEASURED): [job.manifest for job in jobs]}
-        for question in jobs[0].settings.tasks:
-            if question.task in self.tasks.at_chance:
-                inputs[f"{BESIDE} {question.task}"] = jobs[0].inputs[needs.task(question.task)]
+        inputs = {series.label(names.MEASURED): [job.manifest for job in jobs]}
+        for task in (question.task for question in jobs[0].settings.tasks):
+            if task in self.tasks.at_chance:
+                inputs[f"{names.BESIDE} {task}"] = jobs[0].inputs[needs.task(task)]
         return inputs
-
-    def _probed(self, series: Series, probe: str) -> dict[str, list[str]]:
-        """Return manifests of a probe of a series, by label."""
-        shards = self.planned[series.trajectory].shards
-        jobs = [self.curvature(series.trajectory, probe, s, series.seed) for s in shards]
-        return {series.label(probe): [job.manifest for job in jobs]}
 
     @cache
     def curvature(self, trajectory: str, probe: str, shard: str, seed: int) -> Job:
@@ -236,7 +222,7 @@ class MeasurementJobs(Planner):
     def _has_layers(self, trajectory: str) -> bool:
         figures = self.config.figures.values()
         shown = (figure.metrics for figure in figures if trajectory in figure.trajectories)
-        return any({*LAYER_METRICS} & {*metrics} for metrics in shown)
+        return any({*names.LAYER_METRICS} & {*metrics} for metrics in shown)
 
     def _metrics(self, trajectory: str, quantizer: str) -> tuple[ModelMetric, ...]:
         """Return the metrics that any figure, chosen or not, shows of a series. Own checkpoints
@@ -264,7 +250,7 @@ class MeasurementJobs(Planner):
             and seed in self.planned[trajectory].seeds_shown(figure.headline)
             and quantizer in self.quantizers(figure.query)
             for figure in self.config.figures.values()
-            if not {*TASK_METRICS}.isdisjoint(figure.metrics)
+            if not {*names.TASK_METRICS}.isdisjoint(figure.metrics)
         )
 
     def _task(self, trajectory: str, task: str) -> TaskSettings:
@@ -303,4 +289,5 @@ class MeasurementJobs(Planner):
                 for label, name in self.members(table, figure):
                     curves[label] = (*curves.get(label, ()), name)
                 query = {"curves": curves, "quantizers": (quantizer,), "draws": {}}
-                yield figure.model_copy(update={**query, "metrics": (LOSS, QUANTIZATION_ERROR)})
+                metrics = (names.LOSS, names.QUANTIZATION_ERROR)
+                yield figure.model_copy(update={**query, "metrics": metrics})

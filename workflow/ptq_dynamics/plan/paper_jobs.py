@@ -32,9 +32,8 @@ class PageSettings(Strict):
     template: str
 
 
-# Name, folder and stage; the type of its settings is in brackets.
-TYPESET = Rule[PaperSettings]("typeset", "paper/SCALE/", "paper.typeset")
-REPORT = Rule[PageSettings]("report", "results/SCALE/index.", "report.page")
+TYPESET = Rule[PaperSettings]("typeset", "<paper>/", "paper.typeset")
+REPORT = Rule[PageSettings]("report", "<results>/index.", "report.page")
 RULES = (TYPESET, REPORT)
 
 
@@ -52,6 +51,7 @@ class PaperJobs(Planner):
         choice = {**config.choice.model_dump(), "scale": "paper", "figures": "all"}
         paper = Site(load(choice, config.folder), site.root)
         check(paper)
+        rows = beside_paper(self.planned, paper.planned)
         scale = self.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
         figures = [config.figures[name] for name in config.chosen]
         shown = {run.name for figure in figures for run in self.figures.runs(figure)}
@@ -70,9 +70,7 @@ class PaperJobs(Planner):
             "numbers": dict(_leaves({**numbers(site), "paper": numbers(paper)})),
             "configuration": [(key, str(value)) for key, value in _leaves(scale)],
             "columns": COLUMNS,
-            "regime": [
-                row for row in beside_paper(self.planned, paper.planned) if row["run"] in shown
-            ],
+            "regime": [row for row in rows if row["run"] in shown],
         }
         jobs = {needs.figure(name): self.figures.figure(name) for name in config.chosen}
         jobs |= {needs.CLAIMS: self.claims.judge(), needs.TABLES: self.claims.tabulate()}

@@ -206,15 +206,11 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
         "schedule": _schedule(family, trunk, run),
         "earlier": _schedule(family, trunk, trunk),
         "first": first,
-        "batch": family.tokens_per_step * _batch(run),
+        "batch": family.tokens_per_step * run.batch,
         "optimizer": family.optimizer,
         "averaged": averaged,
     }
     return PublicRun(**vars(public) | located)
-
-
-def _batch(run: Pretraining | Phase | Later) -> int:
-    return run.batch if isinstance(run, Phase) else 1
 
 
 def _revisions(
@@ -225,7 +221,7 @@ def _revisions(
     before: float,
 ) -> Iterator[tuple[str, ReleasedRevision]]:
     """Yield revisions with step and tokens; `before` are the tokens before the first step."""
-    batch, first = family.tokens_per_step * _batch(run), round(before / family.tokens_per_step)
+    batch, first = family.tokens_per_step * run.batch, round(before / family.tokens_per_step)
     is_stage, last = isinstance(run, Later), first - 1
     offset = first if is_stage or (isinstance(run, Phase) and run.restarts) else 0
     for name in run.revisions:

@@ -23,9 +23,9 @@ DAY = 1440  # minutes; usual partitions allow no more
 
 @dataclass(frozen=True)
 class Rule(Generic[S]):
-    """A rule of Snakemake for jobs with settings S. The `folder` of its results has wildcards, and
-    ends with a stem of the files if rules share a folder. The `stage` is a module below the
-    package, whose function `run` takes the settings."""
+    """A rule of Snakemake for jobs with settings S. The `folder` of its results is written as in
+    workflow/rules/, and ends with a stem of the files if rules share a folder. The `stage` is a
+    module below the package, whose function `run` takes the settings."""
 
     name: str
     folder: str
@@ -33,7 +33,7 @@ class Rule(Generic[S]):
 
     def results(self, scale: str) -> str:
         """Return the manifests of the rule's results, with wildcards."""
-        return self.folder.replace("SCALE", scale) + MANIFEST
+        return self.folder.replace("<", "").replace(">", f"/{scale}") + MANIFEST
 
     def wildcards(self, scale: str, path: str) -> dict[str, str] | None:
         """Return the wildcards of a manifest; None if another rule builds it."""

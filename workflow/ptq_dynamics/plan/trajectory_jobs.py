@@ -25,25 +25,24 @@ from ptq_dynamics.trajectories.averages.merges import Merge
 from ptq_dynamics.trajectories.fetch import FetchSettings
 from ptq_dynamics.trajectories.local import LocalSettings
 
-# Name, folder and stage; the type of its settings is in brackets.
-CORPUS = Rule[Corpus]("corpus", "results/SCALE/corpus/{corpus}/", "corpus.corpus")
+CORPUS = Rule[Corpus]("corpus", "<results>/corpus/{corpus}/", "corpus.corpus")
 FUNCTIONS = Rule[FunctionsSettings](
-    "functions", "results/SCALE/functions/{corpus}/", "corpus.functions"
+    "functions", "<results>/functions/{corpus}/", "corpus.functions"
 )
 MAKE_TASK = Rule[MadeSettings](
-    "make_task", "results/SCALE/tasks/{made}/{corpus}/", "measure.tasks.made"
+    "make_task", "<results>/tasks/{made}/{corpus}/", "measure.tasks.made"
 )
 FETCH_TASK = Rule[HarnessSettings](
-    "fetch_task", "results/SCALE/tasks/{fetched}/", "measure.tasks.harness"
+    "fetch_task", "<results>/tasks/{fetched}/", "measure.tasks.harness"
 )
 ENVIRONMENT = Rule[environment.EnvironmentSettings](
     "environment", "envs/{tool}/", "quantize.environment"
 )
-TRAIN = Rule[TrainSettings]("train", "results/SCALE/train/{run}/seed-{seed}/", "train.train")
-FETCH = Rule[FetchSettings]("fetch", "results/SCALE/fetch/{public}/{shard}/", "trajectories.fetch")
+TRAIN = Rule[TrainSettings]("train", "<results>/train/{run}/seed-{seed}/", "train.train")
+FETCH = Rule[FetchSettings]("fetch", "<results>/fetch/{public}/{shard}/", "trajectories.fetch")
 LINK = Rule[LocalSettings](FETCH.name, FETCH.folder, "trajectories.local")
 AVERAGE = Rule[AverageSettings](
-    "average", "results/SCALE/average/{average}/seed-{seed}/{shard}/", "trajectories.average"
+    "average", "<results>/average/{average}/seed-{seed}/{shard}/", "trajectories.average"
 )
 RULES = (CORPUS, FUNCTIONS, MAKE_TASK, FETCH_TASK, ENVIRONMENT, TRAIN, FETCH, AVERAGE)
 

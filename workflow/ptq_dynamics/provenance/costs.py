@@ -25,7 +25,7 @@ def paths(folder: Path) -> list[Path]:
     return [folder / f"{name}.{suffix}" for name in ("cost", "resources") for suffix in FORMATS]
 
 
-def write(plan: Plan, folder: Path) -> list[Table]:
+def write_costs(plan: Plan, folder: Path) -> list[Table]:
     """Write the tables of a scale into a folder; raises `Problem` if nothing is built."""
     results = Archive.of_scale(scale := plan.site.config.choice.scale).results.values()
     if not results:

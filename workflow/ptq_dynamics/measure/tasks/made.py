@@ -65,7 +65,7 @@ def run(context: Context[MadeSettings]) -> Mapping[str, object]:
 
     settings = context.settings
     name, kind = settings.name, KINDS[settings.kind]
-    documents = functions.load(context.input(needs.FUNCTIONS), functions.HELD_OUT)
+    documents = functions.read_part(context.input(needs.FUNCTIONS), functions.HELD_OUT)
     tokenizer = Tokenizer.from_file(
         str(context.input(needs.CORPUS).file("tokenizer/tokenizer.json"))
     )

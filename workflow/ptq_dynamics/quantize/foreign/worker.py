@@ -119,7 +119,7 @@ def by_autogptq(settings: Settings, device: str, source: Path, calibration: Batc
         sym=settings.symmetric,
         true_sequential=settings.true_sequential,
     )
-    model = load(source, GPTQ_CAUSAL_LM_MODEL_MAP)
+    model = load_checkpoint(source, GPTQ_CAUSAL_LM_MODEL_MAP)
     torch.nn.Module.to(model, device)
     kind = GPTQ_CAUSAL_LM_MODEL_MAP[model.config.model_type]
     wrapped = kind(model, quantized=False, quantize_config=config)
@@ -133,7 +133,7 @@ def by_autogptq(settings: Settings, device: str, source: Path, calibration: Batc
     return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
 
 
-def load(source: Path, known: Collection[str]) -> "PreTrainedModel":
+def load_checkpoint(source: Path, known: Collection[str]) -> "PreTrainedModel":
     """Load a checkpoint of transformers 5, of one of the `known` types, with transformers 4.
     This version would ignore `rope_parameters`, and would draw weights of unknown names."""
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
