@@ -22,8 +22,8 @@ def test_limits_grow_with_the_attempt_and_models_with_their_weights():
     assert third["mem_mb"] == 3 * first["mem_mb"]
     assert found.ask("landscape", 3)["runtime"] == 3 * found.ask("landscape")["runtime"]
     assert third["runtime"] == 1440, "partitions end"
-    asked = [found.ask("measure", 1, {"trajectory": each}) for each in ("wsd-3e-3", "olmo2-32b")]
-    small, large = asked
+    runs = ("wsd-3e-3", "olmo2-32b")
+    small, large = (found.ask("measure", 1, {"trajectory": run}) for run in runs)
     assert (small["gpu"], large["gpu"]) == (1, 4)
     assert found.ask("measure", 2, {"trajectory": "olmo2-32b"})["gpu"] == 8, "more memory of GPUs"
     assert found.ask("measure").keys() == small.keys(), "a rule requests only what is known of it"

@@ -44,12 +44,9 @@ class Plan:
         path = RULES[rule].results(self.site.config.choice.scale).format(**wildcards)
         made = self.site.made
         if path not in made:
-            if rule == paper_jobs.TYPESET.name:
-                self.paper.typeset()
-            elif rule == paper_jobs.REPORT.name:
-                self.paper.page()
-            else:
-                self._all()
+            # These read the jobs of all figures, claims and tables.
+            alone = {"typeset": self.paper.typeset, "report": self.paper.page}
+            alone.get(rule, self._all)()
         if path not in made and rule in ("measure", "curvature"):
             self.measuring.named(rule, **wildcards)
         if path not in made:
