@@ -28,7 +28,7 @@ PLACE = Path(tempfile.gettempdir()) / "ptq-dynamics-gpu"
 LOGS = PLACE / "logs"
 SOURCE, PACKAGES = PLACE / "source", PLACE / "packages"
 REASON = "the corpus of another machine; its text is that of the packages of the locked environment"
-EVERY = 15.0  # seconds between looks at what is finished
+EVERY = 5.0  # seconds between looks at what is finished
 PART = 12e6  # bytes after which a part is closed; 16 MB of a file come back
 LIBRARIES = "torch transformers numpy pandas pyarrow datasets llmcompressor pydantic snakemake"
 SMOKE = """
@@ -188,7 +188,7 @@ class Results:
 def build(scale: str, builds: list[str], results: Results, until: float) -> None:
     """Run builds, each from the end of the training before it on; pack what finishes."""
     waiting, running = list(builds), list[tuple[str, subprocess.Popen]]()
-    trained, packed = list[Path](), 0.0
+    trained, packed, before = list[Path](), 0.0, ""
     try:
         while (waiting or any(p.poll() is None for _, p in running)) and time.monotonic() < until:
             idle = all(p.poll() is not None for _, p in running)
@@ -208,9 +208,11 @@ def build(scale: str, builds: list[str], results: Results, until: float) -> None
                 say(f"{name}: {figures}, more seeds {seeds or 'none'}; {len(trained)} runs")
             if time.monotonic() > packed + EVERY:
                 done = sum(path.exists() for path in trained)
+                now = f"{results.pack()} results; {done} of {len(trained)} runs of the last build"
                 keep_logs()
-                say(f"{results.pack()} results; {done} of {len(trained)} runs of the last build")
-                packed = time.monotonic()
+                if now != before:
+                    say(now)
+                packed, before = time.monotonic(), now
             time.sleep(0.5)
     finally:
         results.pack()  # first, since a call that is cut may have seconds left
