@@ -3,6 +3,7 @@
 Each candidate is a project that measures no quantization errors, so they influence no choice."""
 
 import shutil
+from contextlib import chdir
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS, OF_BLOCKS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regimes import regimes
+from ptq_dynamics.provenance import released
 
 WORDS = {"title": "Loss of a candidate", "caption": "In full precision."}
 FIGURE: dict[str, object] = {**WORDS, "layout": "over_tokens", "metrics": ["loss"]}
@@ -28,8 +30,13 @@ def compare_candidates(name: str) -> str:
     plans = {
         name: candidate(folder / name, sweep, changes) for name, changes in sweep.candidates.items()
     }
+    sources = [Path.cwd()]
     for name, plan in plans.items():
-        chosen.build(folder / name, ["figures"], chosen.profile("default"))
+        for source in (place for place in sources if (place / plan.site.results).is_dir()):
+            with chdir(folder / name):  # such as the text, which few candidates change
+                released.adopt(plan, source, source)
+        chosen.build(folder / name, [plan.tables.collect().manifest], chosen.profile("default"))
+        sources[1:] = [(folder / name).absolute()]
         losses = measurements.read_table(folder / name / plan.site.results / MEASUREMENTS)
         row = {"candidate": name, **_numbers(plan, sweep)}
         losses = losses[losses.seed == sweep.seed]
