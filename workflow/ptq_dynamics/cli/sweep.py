@@ -35,7 +35,7 @@ def compare_candidates(name: str) -> str:
         for source in (place for place in sources if (place / plan.site.results).is_dir()):
             with chdir(folder / name):  # such as the text, which few candidates change
                 released.adopt(plan, source, source)
-        chosen.build(folder / name, [plan.tables.collect().manifest], chosen.profile("default"))
+        chosen.build(folder / name, [plan.measuring.collect().manifest], chosen.profile("default"))
         sources[1:] = [(folder / name).absolute()]
         losses = measurements.read_table(folder / name / plan.site.results / MEASUREMENTS)
         row = {"candidate": name, **_numbers(plan, sweep)}
