@@ -87,7 +87,7 @@ def test_two_processes_make_what_one_makes(here, monkeypatch):
 
 
 KINDS = [each for base in (Objective, Optimizer) for each in kinds_in(base.__module__, base)]
-TEAMS = [(1, None), (2, None), (3, 1)]  # processes, and rows at once
+ALONE, TEAM = (1, None), (2, 1)  # processes, and rows at once
 
 
 def example(kind):
@@ -120,7 +120,7 @@ def curves(workspace, trunk, tmp_path_factory):
     corpora = [workspace.make(plans.corpus(name)) for name in ("main", "questions")]
     changes = {"batch": 5, "context": 99, "start": step_id(24), "last": 6, "log_every": 1}
     changes |= {"state_steps": (), "checkpoint_steps": (6,)}
-    for count, most in TEAMS:
+    for count, most in (ALONE, TEAM):
         runs, folder = {}, tmp_path_factory.mktemp("runs")
         for kind in KINDS:
             part = example(kind)
@@ -139,10 +139,9 @@ def curves(workspace, trunk, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("team", TEAMS[1:], ids=str)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_run_does_not_depend_on_processes_and_parts(curves, kind, team):
-    found, expected = (curves[each][kind.__name__] for each in (team, TEAMS[0]))
+def test_a_run_does_not_depend_on_processes_and_parts(curves, kind):
+    found, expected = (curves[each][kind.__name__] for each in (TEAM, ALONE))
     pd.testing.assert_frame_equal(found, expected, rtol=1e-4)
 
 

@@ -6,14 +6,13 @@ import time
 from contextlib import chdir
 
 import pytest
-from project import SHOWN, Project
+from project import FEW, SHOWN, Project
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.provenance.archive import DERIVED, RELEASE
 from ptq_dynamics.provenance.released import SUMS, folders, pack
 from support import ROOT
 
 RUN = "results/smoke/train/constant-3e-3/seed-201"
-FIGURE = "pythia"  # of few jobs
 AUDIT = ("audit", "--scale", "smoke")
 
 
@@ -88,7 +87,7 @@ def test_what_differs_in_another_checkout_is_named_and_stays_away(built, tmp_pat
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """A commit of the project in which all of one figure is built."""
-    project = Project.copy(tmp_path_factory.mktemp("repository") / "project", figures=FIGURE)
+    project = Project.copy(tmp_path_factory.mktemp("repository") / "project", figures=FEW)
     shutil.copy2(ROOT / ".gitignore", project.folder)
     who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "All"]):
@@ -111,11 +110,11 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
         results, pictures = folders("smoke")
         kept = {path.name for path in results.iterdir()}
         drawn = {path.name for path in pictures.iterdir()}
-    assert drawn == {"README.md", *(f"{FIGURE}.{each}" for each in ("png", "csv", "record.json"))}
+    assert drawn == {"README.md", *(f"{FEW}.{each}" for each in ("png", "csv", "record.json"))}
     assert kept >= {RELEASE, SUMS, "claims.json", "paper.pdf", "tables", "cost.md"}
     checked = repository.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    traced = repository.ptq("trace", pictures / f"{FIGURE}.csv")
+    traced = repository.ptq("trace", pictures / f"{FEW}.csv")
     assert traced.returncode == 0 and "matches its record" in traced.stdout
 
 
