@@ -1,7 +1,6 @@
 """Several processes train one run: the curve of one process, whole states, and one line at most."""
 
 import os
-import shutil
 import sys
 from contextlib import nullcontext
 from subprocess import PIPE, Popen
@@ -69,21 +68,6 @@ def test_who_runs_a_job_says_how_many_train_it(monkeypatch):
         monkeypatch.setenv(GPUS, gpus)
         with nullcontext() if expected else pytest.raises(Problem, match=PROCESSES):
             assert processes.wanted(8) == expected
-
-
-@pytest.mark.slow
-def test_two_processes_make_what_one_makes(here, monkeypatch):
-    """Of three sequences, shared out unevenly."""
-    job, changes = here.plan.trajectories.train("trunk"), {"batch": 3, "last": 8, "state_steps": []}
-    changes |= {"checkpoint_steps": [8], "log_every": 1}
-    single = here.build(job, **changes)
-    expected, facts = curve(single.folder), dict(single.facts)
-    shutil.rmtree(single.folder)
-    monkeypatch.setenv(PROCESSES, "2")
-    found = here.build(job, **changes)
-    assert found.facts == {**facts, "processes": 2}
-    assert record.read(here.folder / job.paths.record).processes == 2
-    pd.testing.assert_frame_equal(curve(found.folder), expected, rtol=1e-5)
 
 
 KINDS = [each for base in (Objective, Optimizer) for each in kinds_in(base.__module__, base)]
@@ -157,6 +141,8 @@ def test_a_run_goes_on_with_another_number_of_processes(here, trunk, monkeypatch
         assert here.attempt(job) == 1
     monkeypatch.setenv(PROCESSES, "2")
     found = here.build(job)
+    assert found.facts == {**trunk.facts, "processes": 2}
+    assert record.read(here.folder / job.paths.record).processes == 2
     pd.testing.assert_frame_equal(curve(found.folder), curve(trunk.folder), rtol=1e-4)
     assert "resumes from step 13" in (here.folder / log_of(job)).read_text()
 

@@ -107,10 +107,7 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
     assert made.site.planned["mine"].shape.model.widths == (16,)
 
 
-WEIGHTS_OF_ONE = "step-1/model.safetensors"
 REFUSED = [
-    (lambda at: (at / WEIGHTS_OF_ONE).rename(at / "step-1/pytorch_model.bin"), "convert them: py"),
-    (lambda at: (at / WEIGHTS_OF_ONE).unlink(), "lacks model.safetensors"),
     (lambda at: (at / "step-1").rename(at / "first"), "describe the names: --step"),
     (lambda at: checkpoint(at / "iter_1"), "has the step of"),
 ]

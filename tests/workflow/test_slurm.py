@@ -91,13 +91,21 @@ class Build:
             shutil.rmtree(self.project.folder / place, ignore_errors=True)
         self.known = self.records()
 
-    def compare(self, built):
+    def compare(self, alone):
         """No result was built twice, and all have the bytes of a build on this machine alone."""
         assert self.known.items() <= self.records().items()
         for job in self.jobs:
-            for name in manifest.read(built.folder / job.manifest).files:
-                here, there = (each.folder / job.folder / name for each in (self.project, built))
+            for name in manifest.read(alone.folder / job.manifest).files:
+                here, there = (each.folder / job.folder / name for each in (self.project, alone))
                 assert filecmp.cmp(here, there, shallow=False), here
+
+
+@pytest.fixture
+def alone(cluster, tmp_path):
+    """The figure, built on this machine alone."""
+    project = Project.copy(tmp_path / "alone", figures=FIGURE)
+    project.build(targets=("figures",))
+    return project
 
 
 @pytest.fixture
@@ -118,7 +126,7 @@ def at_work(project, word):
                 yield process
 
 
-def test_killed_builds_end_with_the_bytes_of_one_machine_under_each_profile(build, built):
+def test_killed_builds_end_with_the_bytes_of_one_machine_under_each_profile(build, alone):
     """Killed are Snakemake, whose jobs go on, a job, and a node, whose jobs SLURM queues again."""
     (build.project.folder / "lab").mkdir()
     (build.project.folder / "lab/config.yaml").write_text(STOCK)
@@ -141,9 +149,9 @@ def test_killed_builds_end_with_the_bytes_of_one_machine_under_each_profile(buil
                 killed.append(kind)
                 print(f"killed: {' '.join(killed)}", flush=True)
         assert build.status(process, PATIENCE) == 0, build.output.read_text()[-3000:]
-        build.compare(built)
+        build.compare(alone)
         if len(killed) == KILLS and profile is LAB:
             break
     # With nothing to do, nothing is sent.
     assert build.start(*OWN).wait() == 0
-    build.compare(built)
+    build.compare(alone)
