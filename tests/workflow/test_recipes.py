@@ -264,8 +264,8 @@ class Surprise(ModelMetric):
         return float(measured.losses.max()), None
 ''',
         {},
-        figure("over_tokens", {"Branch": ["rainbow-036"]}, ["surprise"]),
-        "measure/rainbow-036/seed-201/fp/all",
+        figure("over_tokens", {"Branch": ["rainbow-002"]}, ["surprise"]),
+        "measure/rainbow-002/seed-201/fp/all",
     ),
     Recipe(
         "layout",
@@ -318,7 +318,7 @@ class Ends(OfOne):
         members = tuple(Member("trajectory", point.id, 1.0) for point in (first, last))
         return [Mean(last.id, last.step, members)]
 ''',
-        {"runs.yaml": {"averages.both-ends": {"trajectory": "rainbow-012", "ends": "both"}}},
+        {"runs.yaml": {"averages.both-ends": {"trajectory": "rainbow-002", "ends": "both"}}},
         figure("over_tokens", {"Ends": ["both-ends"]}, METRICS, quantizers=["rtn-4bit"]),
         "average/both-ends/seed-201/all",
         plans=True,

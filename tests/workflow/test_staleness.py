@@ -327,15 +327,16 @@ def test_a_copy_without_times_and_notes_loses_nothing_and_equal_bytes_stop_a_reb
     copy, drawn = replace(known.project, folder=folder), ("figures",)
     assert copy.planned(targets=drawn) == set()
     before = artifacts(folder / "results")
-    with copy.edited("workflow/ptq_dynamics/measure/measure.py") as (path,):
-        text = path.read_text()
-        path.write_text(text.replace("\ndef run(", "\nassert False\n\n\ndef run(", 1))
+    # At its first line, so that the warm process imports the module and runs the jobs.
+    module, line = "workflow/ptq_dynamics/measure/measure.py", "    settings, source = context."
+    with copy.edited(module) as (path,):
+        copy.replace(path, line, f"    assert False\n{line}")
         assert copy.snakemake(targets=drawn).returncode
         changed = differing(before, artifacts(folder / "results"))
         assert changed and all(name.endswith(("manifest.json", "spec.json")) for name in changed)
     assert copy.planned(targets=drawn) == set()
-    with copy.edited("workflow/ptq_dynamics/measure/measure.py") as (path,):
-        path.write_text(text.replace("\ndef run(", "\nassert True\n\n\ndef run(", 1))
+    with copy.edited(module) as (path,):
+        copy.replace(path, line, f"    assert True\n{line}")
         stages = re.findall(r"^(\S+) .*: done in ", copy.build(targets=drawn), re.M)
     assert {*stages} == {"measure.measure"}
     assert not [n for n in differing(before, artifacts(folder / "results")) if "spec" not in n]
