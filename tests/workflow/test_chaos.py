@@ -13,7 +13,7 @@ import time
 from subprocess import STDOUT, Popen
 
 import psutil
-from project import FEW, Project
+from project import Project
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.plan.handlers import PAGE
 from support import artifacts, differing
@@ -21,8 +21,7 @@ from support import artifacts, differing
 KILLS = int(os.environ.get("KILLS") or 3)
 PLACES = ("figures/smoke", "results/smoke")
 PATIENCE = 900
-# The maintainers' many kills are of many jobs.
-FIGURE = "fig04" if KILLS > 3 else FEW
+FIGURE = "fig04"
 
 
 def start(project):
@@ -150,7 +149,7 @@ def compare(wanted, project, when):
 
 def is_under_way(project, process, moments):
     """Wait until a random share of the build is done; False when it has come to its end."""
-    wanted = manifests(project) + moments.randint(0, 3 if FIGURE == FEW else 8)
+    wanted = manifests(project) + moments.randint(0, 8)
     end = time.monotonic() + PATIENCE
     while manifests(project) < wanted and process.poll() is None:
         assert time.monotonic() < end, "the build does not go on"
