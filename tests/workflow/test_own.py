@@ -173,13 +173,12 @@ def test_a_run_is_watched_while_it_trains_and_deletes_checkpoints(tmp_path):
         def page():
             return (out / "README.md").read_text() if (out / "README.md").exists() else ""
 
-    options = ("--out", str(out), "--methods", "rtn", "--bits", "3", "--tokens", "2048")
-    options += ("--average", "2")
+    options = ("--out", str(out), "--bits", "3", "--tokens", "2048", "--average", "2")
     callbacks = [MeasureCallback(*options), Waiting()]
     train(tmp_path / "run", 15, 5, callbacks, save_total_limit=2)
     assert not (tmp_path / "run/checkpoint-5").exists()
     rows = rows_of(out / OUTPUTS[2])
-    shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "rtn-3bit"}
+    shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "gptq-3bit"}
     assert shown == {("run", "5"), ("run", "10"), ("run", "15"), ("last-2", "10"), ("last-2", "15")}
     assert "checkpoint-5 no longer exist, and had been measured" in Waiting.page()
     assert not [*out.glob("results/own/average/*/*/*/*.safetensors")]
