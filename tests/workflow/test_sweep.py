@@ -10,7 +10,7 @@ from project import Project
 SWEEP = {
     "scale": "smoke",
     "seed": 201,
-    "runs": ["wsd-3e-3"],
+    "runs": ["wsd-3e-3", "rainbow-172"],
     "trunk": "constant-3e-3",
     "candidates": {
         "as-it-is": {},
