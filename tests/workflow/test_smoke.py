@@ -18,10 +18,6 @@ def trajectories(built):
     return {name for figure in figures for members in figure.curves.values() for name in members}
 
 
-def results(built):
-    return sorted((built.folder / "results").rglob("*manifest.json"))
-
-
 def test_the_rule_graph_of_the_readme_is_snakemakes(tmp_path):
     targets = ("figures", "claims", "tables", "paper", "report")
     project = Project.copy(tmp_path / "project", figures="all")
@@ -90,12 +86,6 @@ def test_the_table_holds_what_every_evaluation_measured(built):
     known = np.isfinite(spreads)
     errors = spreads[known] / len(blocks) ** 0.5
     assert rows.stderr.to_numpy()[known] == pytest.approx(errors, rel=1e-6)
-
-
-def test_a_second_build_runs_no_job(built):
-    before = {path: path.stat().st_mtime_ns for path in results(built)}
-    assert "Nothing to be done" in built.build()
-    assert before == {path: path.stat().st_mtime_ns for path in results(built)}
 
 
 def test_every_rule_is_written_out_and_every_figure_is_a_target(built):
