@@ -6,9 +6,11 @@ import shutil
 from contextlib import chdir
 from dataclasses import replace
 
+import pandas as pd
 import pytest
-from ptq_dynamics.cli.sweep import candidate
+from ptq_dynamics.cli.sweep import _carried, candidate
 from ptq_dynamics.config import load, read_file
+from ptq_dynamics.measure.names import CARRIED, LOSS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regimes import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
@@ -121,3 +123,12 @@ def test_what_is_not_alike_is_named():
     assert replace(paper, timescale=None).unlike(paper) == {"timescale"}
     assert other.unlike(replace(paper, epochs=math.nan)) == names
     assert other.unlike(None) == {"epochs"} and paper.unlike(None) == set()
+
+
+def test_a_sweep_without_a_trunk_has_the_loss_that_blocks_carry_of_each_run():
+    """And not of the first run alone."""
+    sweep = read(ROOT / "config/sweeps/miniatures.yaml", "sweep")
+    ends = {name: 0.1 * number for number, name in enumerate(sweep.runs, 1)}
+    rows = [(name, metric, value) for name, value in ends.items() for metric in (CARRIED, LOSS)]
+    table = pd.DataFrame(rows, columns=["trajectory", "metric", "value"])
+    assert _carried(table, sweep) == {f"carried_{n}": f"{v:.4f}" for n, v in ends.items()}

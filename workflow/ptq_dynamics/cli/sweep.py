@@ -76,9 +76,12 @@ def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
 
 
 def _carried(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
-    """Return the loss that blocks carry at the end of the trunk and of the first run."""
+    """Return the loss that blocks carry at the end of trunk and first run, or else of each run."""
+    ends = {name: name for name in sweep.runs}
+    if sweep.trunk is not None:
+        ends = {sweep.trunk: "stable", sweep.runs[0]: "decayed"}
     carried = dict[str, str]()
-    for label, name in (("stable", sweep.trunk), ("decayed", sweep.runs[0])):
+    for name, label in ends.items():
         rows = table[(table.trajectory == name) & table.metric.isin(OF_BLOCKS)]
         carried |= {f"{row.metric}_{label}": f"{row.value:.4f}" for row in rows.itertuples()}
     return carried

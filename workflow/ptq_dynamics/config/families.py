@@ -63,7 +63,8 @@ class Family(Strict):
 
 class Pretraining(Strict):
     """A run from fresh weights. A cosine ends at its `horizon`, which may lie beyond the run, at
-    the share `floor` of the peak rate. `peak_lr` overrides the family's."""
+    the share `floor` of the peak rate. `peak_lr` overrides the family's. A miniature has the share
+    `e_folds` of the sum of rate times weight decay."""
 
     batch: ClassVar[int] = 1  # relative, as of a `Phase`
 
@@ -73,6 +74,7 @@ class Pretraining(Strict):
     horizon: Tokens | None = None
     floor: Floor = 0.0
     peak_lr: Rate | None = None
+    e_folds: Rate = 1.0
     revisions: Revisions = ()
 
 
