@@ -127,7 +127,7 @@ def test_what_is_not_alike_is_named():
 
 def test_a_sweep_without_a_trunk_has_the_loss_that_blocks_carry_of_each_run():
     """And not of the first run alone."""
-    sweep = read(ROOT / "config/sweeps/miniatures.yaml", "sweep")
+    sweep = read_file(ROOT / "config/sweeps/miniatures.yaml", "sweep")
     ends = {name: 0.1 * number for number, name in enumerate(sweep.runs, 1)}
     rows = [(name, metric, value) for name, value in ends.items() for metric in (CARRIED, LOSS)]
     table = pd.DataFrame(rows, columns=["trajectory", "metric", "value"])
