@@ -7,21 +7,24 @@ ratio of speeds within rounds, its range, and how far the last loss is from that
 An option that torch does not have, or that fails, is a line, and the others continue.
 """
 
-import gc
 import os
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from bench import RATE, random_text
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config import require
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.warm import ALLOCATOR
 from ptq_dynamics.train import train
 from ptq_dynamics.train.objectives.language import Language
+from ptq_dynamics.train.settings import TrainSettings
 from ptq_dynamics.train.trainer import Trainer
 from torch import Tensor, nn
 from torch.nn import functional
@@ -90,7 +93,7 @@ OPTIONS: dict[str, Callable[[Trainer], None]] = {
     "bfloat16-loss": partial(with_loss, objective=BfloatLoss),
     "max-autotune": partial(compiled, mode="max-autotune-no-cudagraphs"),
     "cuda-graphs": partial(compiled, mode="reduce-overhead"),
-    "tf32": lambda trainer: None,  # a setting of the process: see `updated`
+    "tf32": lambda trainer: None,  # a setting of the process: see `update`
     "foreach": with_foreach,
     "chunked-loss": partial(with_loss, objective=ChunkedLoss),
 }
@@ -99,69 +102,63 @@ OPTIONS: dict[str, Callable[[Trainer], None]] = {
 class Variant:
     """A trainer with an option, and its last loss."""
 
-    def __init__(self, name: str, trainer: Trainer, batches) -> None:
+    def __init__(self, name: str, settings: TrainSettings, corpus: Manifest, folder: Path) -> None:
+        trainer = Trainer(settings, folder, folder)
         OPTIONS[name](trainer)
-        self.name, self.trainer, self.batches, self.last = name, trainer, batches, torch.zeros(())
+        data = settings.objective.data(corpus, settings.context, settings.batch, settings.seed)
+        self._batches = train.ahead(data, trainer, range(10**9))
+        self.name, self._trainer, self.loss = name, trainer, torch.zeros(())
 
-    def updated(self) -> None:
+    def update(self) -> None:
         """Make one step."""
         torch.set_float32_matmul_precision("high" if self.name == "tf32" else "highest")
         if self.name == "cuda-graphs":
             torch.compiler.cudagraph_mark_step_begin()
-        self.last = self.trainer.update(next(self.batches))[0]
+        self.loss = self._trainer.update(next(self._batches))[0]
 
     def seconds(self, steps: int) -> float:
         """The seconds of a step, as a mean of some."""
-        timer = Timer("step()", globals={"step": self.updated}, num_threads=torch.get_num_threads())
+        timer = Timer("step()", globals={"step": self.update}, num_threads=torch.get_num_threads())
         return timer.timeit(steps).mean
 
 
-def main(scale: str, *chosen: str) -> None:
+def begun(names: Sequence[str], *given: Any) -> Iterator[Variant]:
+    """Variants after their first steps, which compile."""
+    for name in names:
+        begin, variant = time.monotonic(), Variant(name, *given)
+        try:
+            variant.seconds(3)
+        except (RuntimeError, AttributeError) as error:
+            if name == PLAIN:
+                raise
+            print(f"{name} fails: {str(error).strip().splitlines()[0][:150]}", flush=True)
+            continue
+        print(f"{name}: first steps {time.monotonic() - begin:.0f} s", flush=True)
+        yield variant
+
+
+def main(scale: str, *names: str) -> None:
     """Measure all options in turns, and print them."""
-    if wrong := {*chosen} - {*OPTIONS}:
-        raise Problem(f"there is no option {', '.join(wrong)}; there are {', '.join(OPTIONS)}")
+    require("options.py", "option", names, OPTIONS)
     with random_text(scale) as (settings, corpus, folder):
         schedule = settings.schedule.model_copy(update={"peak": RATE})
         settings = settings.model_copy(update={"schedule": schedule})
-        variants, speeds = list[Variant](), defaultdict[str, list[float]](list)
-
-        def attempt(name: str, work: Callable[[], None]) -> bool:
-            try:
-                work()
-            except (RuntimeError, AttributeError, TypeError) as error:
-                print(f"{name}: {str(error).strip().splitlines()[0][:150]}", flush=True)
-                return False
-            return True
-
-        for name in (PLAIN, *(chosen or [*OPTIONS][1:])):
-            trainer = Trainer(settings, folder, folder)
-            data = settings.objective.data(corpus, settings.context, settings.batch, settings.seed)
-            variant = Variant(name, trainer, train.ahead(data, trainer, range(10**9)))
-            begin = time.monotonic()
-            if attempt(name, partial(variant.seconds, 2)):
-                variants.append(variant)
-                print(f"{name}: first steps {time.monotonic() - begin:.0f} s", flush=True)
-            del trainer, variant
-            gc.collect()
-        if not variants or variants[0].name != PLAIN:
-            raise Problem("the trainer as it is did not run; see above")
-        steps = max(1, round(SECONDS / variants[0].seconds(1)))
-        for other in variants[1:]:
-            attempt(other.name, partial(other.seconds, 1))  # as many steps as the first
-        begin, size = time.monotonic(), settings.batch * settings.context
-        while not speeds or (len(speeds[PLAIN]) < ROUNDS and time.monotonic() - begin < LONGEST):
-            for variant in variants:
-                speeds[variant.name].append(size / variant.seconds(steps))
-        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
-        print(f"scale {scale} on {device}, torch {torch.__version__}: {len(speeds[PLAIN])} rounds")
-        for variant in variants:
-            of, plain = speeds[variant.name], speeds[PLAIN]
-            ratios = [one / other for one, other in zip(of, plain, strict=True)]
-            apart = float(variant.last - variants[0].last)
-            print(
-                f"{variant.name:14} {median(of):11,.0f} tokens/s, ratio {median(ratios):.3f} "
-                f"({min(ratios):.3f} to {max(ratios):.3f}), last loss {apart:+.1e} nats"
-            )
+        chosen = [PLAIN, *(names or [*OPTIONS][1:])]
+        plain, *others = begun(chosen, settings, corpus, folder)
+        steps = max(1, round(SECONDS / plain.seconds(1)))
+        for other in others:
+            other.seconds(1)  # as many steps as the first
+        begin, rounds = time.monotonic(), list[list[float]]()
+        while not rounds or (len(rounds) < ROUNDS and time.monotonic() - begin < LONGEST):
+            rounds.append([variant.seconds(steps) for variant in (plain, *others)])
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
+    print(f"scale {scale} on {device}, torch {torch.__version__}: {len(rounds)} rounds")
+    for variant, times in zip((plain, *others), zip(*rounds, strict=True), strict=True):
+        speed = settings.batch * settings.context / median(times)
+        ratios = [first[0] / taken for first, taken in zip(rounds, times, strict=True)]
+        ratio = f"ratio {median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+        apart = f"last loss {float(variant.loss - plain.loss):+.1e} nats"
+        print(f"{variant.name:14} {speed:11,.0f} tokens/s, {ratio}, {apart}")
 
 
 if __name__ == "__main__":

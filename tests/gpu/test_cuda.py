@@ -151,7 +151,7 @@ def test_quantizers_lose_on_a_gpu_what_they_lose_on_a_cpu(workspace, tmp_path, k
     for name, job in jobs.items():
         found = [tmp_path / device / job.folder for device in processes]
         if not all((folder / LOSSES).exists() for folder in found):
-            wrong.append(f"{name}: was not measured on both: {said}")
+            wrong.append(f"{name}: was not measured on both")
             continue
         learned = "autoround" in name
         means = [float(load_file(folder / LOSSES)[last].mean()) for folder in found]
@@ -166,7 +166,8 @@ def test_quantizers_lose_on_a_gpu_what_they_lose_on_a_cpu(workspace, tmp_path, k
             is_wrong |= not abs(errors[0] / errors[1] - 1) <= allowed
         print(about)
         wrong += [about] * is_wrong
-    assert not wrong, "\n".join(wrong)
+    failures = [line for text in said.values() for line in text.splitlines() if "rror" in line]
+    assert not wrong, "\n".join([*wrong, *failures])
 
 
 # Processes
