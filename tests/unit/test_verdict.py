@@ -112,7 +112,7 @@ def test_ends_that_are_alike_are_said_to_differ_in_at_most_five_pairs_of_a_hundr
     random = np.random.default_rng(0)
     schedules = ("wsd", "wsd"), ("cosine", "wsd"), ("constant", "constant"), ("wsd", "short")
     for kinds in schedules:
-        for counts in ((0, 3), (2, 2), (20, 3), (8, 8), (20, 0), (20, 20)):
+        for counts in ((0, 3), (2, 2), (20, 3), (20, 0)):
             for scatter in SCATTERS:
                 wrong = sum(larger(random, zip(kinds, counts, strict=True), scatter, shape))
                 assert wrong <= FIVE, (kinds, counts, scatter, wrong)
