@@ -1,7 +1,7 @@
 """Checkpoints in formats of other programs: the files that show them, and what converts them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,15 +127,24 @@ BIDIRECTIONAL = frozenset(
 )
 
 
-def misfit(config: Mapping[str, object]) -> str | None:
-    """Return why a model with this config.json is no causal model of transformers, or None."""
+# Classes of auto_map that a model needs; one of transformers may lack the first.
+PARTS = ("AutoConfig", "AutoModelForCausalLM")
+
+
+def misfit(config: Mapping[str, object], code: Collection[str] | None = None) -> str | None:
+    """Return why a model with this config.json is no causal model of transformers, or None. `code`
+    has the names of its files of code; None if none may run."""
     kind, classes = str(config.get("model_type", "")), config.get("architectures")
     names = [str(name) for name in classes] if isinstance(classes, list) else []
     if not kind:
         return "has a config.json without model_type, so no model of transformers"
     if config.get("is_encoder_decoder"):
         return f"holds an encoder and a decoder ({kind}); only causal language models are measured"
-    if names and not any(map(CAUSAL.search, names)):
+    auto = config.get("auto_map")
+    auto = auto if isinstance(auto, Mapping) else {}
+    if code is not None and auto:
+        return _lacking({part: str(auto[part]) for part in PARTS if part in auto}, code)
+    if names and not any(map(CAUSAL.search, names)) and PARTS[-1] not in auto:
         return f"holds a {names[0]}; only causal language models are measured"
     if kind in BIDIRECTIONAL and not config.get("is_decoder") and not config.get("causal"):
         return f"holds an encoder ({kind}); only causal language models are measured"
@@ -143,10 +152,31 @@ def misfit(config: Mapping[str, object]) -> str | None:
     if isinstance(heads, int) and isinstance(shared, int) and shared and heads % shared:
         why = f"has num_key_value_heads {shared}, which does not divide {heads} heads"
         return f"{why}; correct config.json"
-    if config.get("auto_map"):
-        from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-        if kind not in CONFIG_MAPPING_NAMES:
-            mend = "convert it to an architecture of transformers"
-            return f"needs code of its own for {kind} (auto_map), which is never run; {mend}"
     return None
+
+
+def _lacking(auto: Mapping[str, str], code: Collection[str]) -> str | None:
+    if PARTS[-1] not in auto:
+        return f"has no {PARTS[-1]} in the auto_map of config.json; register the class, and save it"
+    for place in auto.values():
+        file = f"{place.rpartition('--')[2].partition('.')[0]}.py"
+        if "--" in place:
+            why = f"names code of another repository ({place})"
+            return f"{why}; copy {file} into the folder, and name it without the repository"
+        if file not in code:
+            return f"lacks {file}, which auto_map names; copy it into the folder"
+    return None
+
+
+def unknown(config: Mapping[str, object], code: Collection[str] | None) -> str | None:
+    """Return why transformers cannot read a model, if it has no such type, and the model no `code`
+    that may run."""
+    from transformers import CONFIG_MAPPING, __version__
+
+    kind, auto = str(config.get("model_type")), config.get("auto_map")
+    if kind in ("None", *CONFIG_MAPPING) or (auto and code is not None):
+        return None
+    if auto:
+        return f"needs code of its own for {kind}; --trust-remote-code lets it run"
+    mend = "register its classes with register_for_auto_class, save it, and --trust-remote-code"
+    return f"has the type {kind}, which transformers {__version__} lacks; {mend}"

@@ -287,7 +287,7 @@ class MeasurementJobs(Planner):
             shots=tasks.shots_before(task),
             batch=tasks.batch,
             # Released models read longer prompts than blocks.
-            context=(is_public and tasks.context) or planned.shape.context,
+            context=max((is_public and tasks.context) or 0, planned.shape.context),
         )
 
     @property

@@ -12,8 +12,8 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import FILE, Local, Own, Remote
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.own import OwnCorpus
-from ptq_dynamics.hub import folders
-from ptq_dynamics.hub.files import is_of_tokenizer
+from ptq_dynamics.hub import folders, formats
+from ptq_dynamics.hub.files import COMMIT, is_code, is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.plan import own_rates
@@ -86,7 +86,8 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     for path, step in chosen:
         tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
         about = Checkpoint(id_, step, tokens, rates[path], own_rates.UNKNOWN)
-        saved.append(LocalCheckpoint(about, str(path.relative_to(root)), folders.files(path)))
+        files = folders.files(path, has_code=entry.trusts_code)
+        saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
     saved.sort(key=lambda each: each.checkpoint.step or 0)
     known = {each.checkpoint.step: each.checkpoint.lr for each in saved}
     known |= {step: rates[path] for path, step in every.items()}
@@ -108,7 +109,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
         local={each.checkpoint.id: each for each in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
-    models = [_described(path) for path, _ in chosen]
+    models = [_described(path, entry) for path, _ in chosen]
     context = min(model.context for model in models)  # the context may grow along a run
     first, *others = (model.model_copy(update={"context": context}) for model in models)
     for (path, _), model in zip(chosen[1:], others, strict=True):
@@ -133,7 +134,7 @@ def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
     )
 
 
-def _described(folder: Path) -> Given:
+def _described(folder: Path, entry: Own) -> Given:
     """Return the model of a checkpoint; `Problem` if its files do not describe one."""
     from huggingface_hub import get_local_safetensors_metadata
     from safetensors import safe_open
@@ -145,7 +146,9 @@ def _described(folder: Path) -> Given:
         place = folder
         tensors = forms(get_local_safetensors_metadata(folder))
         require_plain(folder, folder, tensors)
-        return Given.model_validate(folders.about(folder, config, tensors))
+        code = [file.name for file in folders.listed(folder, is_code)]
+        about = folders.about(folder, config, tensors, code if entry.trusts_code else None)
+        return Given.model_validate(about)
     except Problem:
         raise
     # The libraries raise many types of errors.
@@ -166,8 +169,10 @@ def _in_folder(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
 
 
 def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
-    matches = [(revision, source.step.search(revision)) for revision in source.revisions]
-    steps = [(revision, int(match[1]) if match else None) for revision, match in matches]
+    branches = (name for name in source.revisions if not COMMIT.match(name))
+    matches = {name: source.step.search(name) for name in branches}
+    found = ((name, matches.get(name)) for name in source.revisions)
+    steps = [(name, int(match[1]) if match else None) for name, match in found]
     return _sampled(entry, sorted(steps, key=lambda pair: pair[1] or 0))
 
 
@@ -189,8 +194,8 @@ def without_defects(
         for path, _ in chosen:
             if path not in sound:
                 try:
-                    models[path] = _sound(path, root)
-                    if (str(path.relative_to(root)), folders.files(path)) not in files:
+                    models[path], present = _sound(path, root, entry)
+                    if (str(path.relative_to(root)), present) not in files:
                         folders.require_finite(path)
                     sound.add(path)
                 except Problem as problem:
@@ -207,13 +212,16 @@ def without_defects(
             lines.append(f"{path} is left out: {why.replace(f'{path} ', 'it ', 1)}")
 
 
-def _sound(folder: Path, root: Path) -> Given:
-    files = folders.files(folder)
-    model = _described(folder)
+def _sound(folder: Path, root: Path, entry: Own) -> tuple[Given, tuple[LocalFile, ...]]:
+    files = folders.files(folder, has_code=entry.trusts_code)
+    config = folders.json_object(folder / CONFIG)
+    if (why := formats.unknown(config, () if entry.trusts_code else None)) is not None:
+        raise Problem(f"{folder} {why}")
+    model = _described(folder, entry)
     if not any(is_of_tokenizer(file.name) for file in (*files, *folders.listed(root, bool))):
         mend = "save it there: tokenizer.save_pretrained"
         raise Problem(f"{folder} has no tokenizer, and {root} has none; {mend}")
-    return model
+    return model, files
 
 
 def _foreign(models: Mapping[Path, Given]) -> dict[Path, str]:
