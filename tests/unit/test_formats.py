@@ -3,12 +3,14 @@
 import json
 import re
 import shutil
+import subprocess
 import warnings
 
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import formats
@@ -86,9 +88,9 @@ def olmo_core(folder):
 
 ZERO = "{}bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"
 OTHERS = {
-    "torchtitan": ("step-10", distributed, "convert_to_hf.py of torchtitan"),
-    "olmo-core": ("step10", olmo_core, "torch.distributed.checkpoint.format_utils dcp_to_torch"),
-    "fsdp": ("checkpoint-10", fsdp, "accelerate merge-weights '{}/pytorch_model_fsdp_0' '{}'"),
+    "torchtitan": ("step-10", distributed, "checkpoint_conversion/convert_to_hf.py '{}' "),
+    "olmo-core": ("step10", olmo_core, "convert_checkpoint_to_hf.py -i '{}' -o "),
+    "fsdp": ("checkpoint-10", fsdp, "merge-weights '{}/pytorch_model_fsdp_0' '{}'"),
     "fsdp in one": ("checkpoint-10", files("pytorch_model_fsdp.bin"), "load_state_dict(torch.load"),
     "zero": (
         "checkpoint-10",
@@ -127,6 +129,28 @@ def test_a_format_of_another_program_is_named_with_its_conversion(tmp_path, name
         found, (line,) = measured(tmp_path / "run")
         assert found == ["checkpoint-5", "checkpoint-6"]
         assert line.startswith(f"{folder} is left out: it has ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", [(), ("model",), ("app", "model")])
+def test_the_command_for_distributed_weights_gives_a_checkpoint(tmp_path, keys):
+    """State dicts of training are flat or nested, with those of optimizers beside."""
+    folder, model = tmp_path / "run/step-10", LlamaForCausalLM(LLAMA)
+    state = model.state_dict()
+    for key in reversed(keys):
+        state = {key: state}
+    (inner := folder / "model" if keys else folder).mkdir(parents=True)
+    dcp.save({**state, "optim": {"lm_head.weight": torch.zeros(1)}}, checkpoint_id=inner)
+    with pytest.raises(Problem, match="checkpoint of torch.distributed") as caught:
+        measured(tmp_path / "run")
+    LlamaConfig(**SHAPE, dtype="bfloat16").save_pretrained(folder)
+    (folder / "tokenizer.json").write_text("{}")
+    command = str(caught.value).rpartition(", then ")[2]
+    done = subprocess.run(command, shell=True, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert measured(tmp_path / "run") == (["step-10"], [])
+    saved = models.load(folder, torch.float32).state_dict()
+    assert all(torch.equal(saved[name], value) for name, value in model.state_dict().items())
 
 
 KINDS = {

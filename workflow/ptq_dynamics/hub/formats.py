@@ -1,6 +1,7 @@
 """Checkpoints in formats of other programs: the files that show them, and what converts them."""
 
 import re
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ AUTO = "from transformers import AutoConfig as C, AutoModelForCausalLM as A"
 @dataclass(frozen=True)
 class Format:
     """A format with patterns of its files, and how to convert it. Fields in braces are the `folder`
-    of a checkpoint, its `name` and `parent`, and the `file` that fits first."""
+    of a checkpoint, its `name` and `parent`; the `file` that fits first and its `place`; and the
+    `python` of this process."""
 
     name: str
     files: tuple[str, ...]
@@ -30,8 +32,8 @@ FORMATS = (
     Format(
         "weights of GGUF",
         ("*.gguf",),
-        "if they are not quantized (F32, F16, BF16), convert them: pip install gguf; "
-        f'python -c "{AUTO}; '
+        "if they are not quantized (F32, F16, BF16), convert them: "
+        f'{{python}} -c "{AUTO}; '
         "m = A.from_pretrained('{folder}', gguf_file='{file}'); m.hf_quantizer = None; "
         "del m.config.quantization_config; m.save_pretrained('{folder}')\"; add its tokenizer",
     ),
@@ -55,13 +57,14 @@ FORMATS = (
     Format(
         "shards of FSDP",
         ("pytorch_model_fsdp_*/*.distcp",),
-        "convert it: accelerate merge-weights '{folder}/pytorch_model_fsdp_0' '{folder}'",
+        "convert it: {python} -m accelerate.commands.accelerate_cli merge-weights "
+        "'{folder}/pytorch_model_fsdp_0' '{folder}'",
     ),
     Format(
         "weights of FSDP in a .bin file",
         ("pytorch_model_fsdp.bin",),
-        f'convert it: python -c "import torch; {AUTO}; '
-        "m = A.from_config(C.from_pretrained('{folder}')); "
+        f'convert it: {{python}} -c "import torch; {AUTO}; '
+        "m = A.from_config(C.from_pretrained('{folder}'), dtype=torch.float32); "
         "m.load_state_dict(torch.load('{folder}/{file}')); m.save_pretrained('{folder}')\"",
     ),
     Format(
@@ -70,11 +73,24 @@ FORMATS = (
         "save it again with fsdp_state_dict_type FULL_STATE_DICT or SHARDED_STATE_DICT",
     ),
     Format(
+        "a checkpoint of OLMo-core",
+        ("model_and_optim/.metadata", "model_and_optim/*.distcp"),
+        "convert it: python src/examples/huggingface/convert_checkpoint_to_hf.py "
+        "-i '{folder}' -o '{parent}/hf/{name}' --dtype float32",
+    ),
+    Format(
         "a checkpoint of torch.distributed",
         (".metadata", "*.distcp", "*/.metadata", "*/*.distcp"),
-        "convert it with convert_to_hf.py of torchtitan or convert_checkpoint_to_hf.py of "
-        "OLMo-core; weights of transformers: python -m torch.distributed.checkpoint.format_utils "
-        "dcp_to_torch '{folder}' weights.pt, then load_state_dict and save_pretrained",
+        "convert it; of torchtitan: python scripts/checkpoint_conversion/convert_to_hf.py "
+        "'{place}' '{parent}/hf/{name}' --model_name NAME --model_flavor FLAVOR; with weights "
+        "named as in transformers: put its config.json and tokenizer into the folder, then "
+        f'{{python}} -c "import torch, torch.distributed.checkpoint as d; {AUTO}; '
+        "m = A.from_config(C.from_pretrained('{folder}'), dtype=torch.float32); "
+        "s = m.state_dict(); w = min(s); "
+        "k = d.FileSystemReader('{place}').read_metadata().state_dict_metadata; "
+        "p = min((n for n in k if n.endswith(w)), key=len).removesuffix(w); "
+        "d.load({{p + n: s[n] for n in s}}, checkpoint_id='{place}'); "
+        "m.save_pretrained('{folder}')\"",
     ),
     Format(
         "weights of Megatron-LM",
@@ -84,7 +100,7 @@ FORMATS = (
     Format(
         "its weights in .bin files, which can run code when they are read",
         ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"),
-        f'convert them: python -c "{AUTO}; '
+        f'convert them: {{python}} -c "{AUTO}; '
         "A.from_pretrained('{folder}').save_pretrained('{folder}')\"",
     ),
     Format(
@@ -111,7 +127,8 @@ def recognized(folder: Path) -> str | None:
         for file in kind.files:
             if first := min(folder.glob(file), default=None):
                 names = {"folder": folder, "name": folder.name, "parent": folder.parent}
-                return f"{kind.name}; {kind.conversion.format(**names, file=first.name)}"
+                names |= {"file": first.name, "place": first.parent, "python": sys.executable}
+                return f"{kind.name}; {kind.conversion.format(**names)}"
     return None
 
 
