@@ -141,7 +141,7 @@ def test_the_command_for_distributed_weights_gives_a_checkpoint(tmp_path, keys):
         state = {key: state}
     (inner := folder / "model" if keys else folder).mkdir(parents=True)
     dcp.save({**state, "optim": {"lm_head.weight": torch.zeros(1)}}, checkpoint_id=inner)
-    with pytest.raises(Problem, match="checkpoint of torch.distributed") as caught:
+    with pytest.raises(Problem, match=r"checkpoint of torch\.distributed") as caught:
         measured(tmp_path / "run")
     LlamaConfig(**SHAPE, dtype="bfloat16").save_pretrained(folder)
     (folder / "tokenizer.json").write_text("{}")

@@ -88,7 +88,8 @@ FORMATS = (
         "m = A.from_config(C.from_pretrained('{folder}'), dtype=torch.float32); "
         "s = m.state_dict(); w = min(s); "
         "k = d.FileSystemReader('{place}').read_metadata().state_dict_metadata; "
-        "p = min((n for n in k if n.endswith(w)), key=len).removesuffix(w); "
+        "p = next(p for n in k if n.endswith(w) "
+        "for p in [n.removesuffix(w)] if all(p + m in k for m in s)); "
         "d.load({{p + n: s[n] for n in s}}, checkpoint_id='{place}'); "
         "m.save_pretrained('{folder}')\"",
     ),
