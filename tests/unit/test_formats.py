@@ -3,12 +3,14 @@
 import json
 import re
 import shutil
+import subprocess
 import warnings
 
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.defects import without_defects
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
@@ -88,9 +90,9 @@ def olmo_core(folder):
 
 ZERO = "{}bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"
 OTHERS = {
-    "torchtitan": ("step-10", distributed, "convert_to_hf.py of torchtitan"),
-    "olmo-core": ("step10", olmo_core, "torch.distributed.checkpoint.format_utils dcp_to_torch"),
-    "fsdp": ("checkpoint-10", fsdp, "accelerate merge-weights '{}/pytorch_model_fsdp_0' '{}'"),
+    "torchtitan": ("step-10", distributed, "checkpoint_conversion/convert_to_hf.py '{}' "),
+    "olmo-core": ("step10", olmo_core, "convert_checkpoint_to_hf.py -i '{}' -o "),
+    "fsdp": ("checkpoint-10", fsdp, "merge-weights '{}/pytorch_model_fsdp_0' '{}'"),
     "fsdp in one": ("checkpoint-10", files("pytorch_model_fsdp.bin"), "load_state_dict(torch.load"),
     "zero": (
         "checkpoint-10",
@@ -131,6 +133,28 @@ def test_a_format_of_another_program_is_named_with_its_conversion(tmp_path, name
         assert line.startswith(f"{folder} is left out: it has ")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", [(), ("model",), ("app", "model")])
+def test_the_command_for_distributed_weights_gives_a_checkpoint(tmp_path, keys):
+    """State dicts of training are flat or nested, with those of optimizers beside."""
+    folder, model = tmp_path / "run/step-10", LlamaForCausalLM(LLAMA)
+    state = model.state_dict()
+    for key in reversed(keys):
+        state = {key: state}
+    (inner := folder / "model" if keys else folder).mkdir(parents=True)
+    dcp.save({**state, "optim": {"lm_head.weight": torch.zeros(1)}}, checkpoint_id=inner)
+    with pytest.raises(Problem, match=r"checkpoint of torch\.distributed") as caught:
+        measured(tmp_path / "run")
+    LlamaConfig(**SHAPE, dtype="bfloat16").save_pretrained(folder)
+    (folder / "tokenizer.json").write_text("{}")
+    command = str(caught.value).rpartition(", then ")[2]
+    done = subprocess.run(command, shell=True, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert measured(tmp_path / "run") == (["step-10"], [])
+    saved = models.load(folder, torch.float32).state_dict()
+    assert all(torch.equal(saved[name], value) for name, value in model.state_dict().items())
+
+
 KINDS = {
     "t5": (
         T5ForConditionalGeneration,
@@ -151,15 +175,12 @@ def test_what_does_not_predict_the_next_token_is_refused(tmp_path, name):
         measured(tmp_path)
 
 
-def test_code_of_a_model_is_not_run_but_that_of_transformers_is(tmp_path):
+def test_a_model_of_transformers_is_read_without_its_own_code(tmp_path):
     folder = save(tmp_path / "checkpoint-1")
     config = json.loads((folder / "config.json").read_text())
     auto = {"auto_map": {"AutoModelForCausalLM": "modeling_mine.Mine"}}
     (folder / "config.json").write_text(json.dumps(config | auto))
     assert measured(tmp_path) == (["checkpoint-1"], [])
-    (folder / "config.json").write_text(json.dumps(config | auto | {"model_type": "mine"}))
-    with one_line(f"{folder} needs code of its own for mine"):
-        measured(tmp_path)
 
 
 def test_heads_that_no_group_of_keys_divides_are_refused(tmp_path):

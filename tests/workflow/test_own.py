@@ -210,7 +210,8 @@ def test_two_runs_have_one_picture_and_a_verdict(trained, tmp_path):
     assert "At the end its error minus that of a is" in page
     assert "whether they differ cannot be told; " in page
     drawn = rows_of(tmp_path / "out" / PICTURE.replace(".png", ".csv"))
-    assert {row["curve"] for row in drawn} >= {"a", "b"}
+    levels = {f"{name} (last at the peak rate, mean)" for name in "ab"}
+    assert {row["curve"] for row in drawn} == {"a", "b", *levels}
 
 
 def test_the_picture_is_traced_to_the_files_of_checkpoints(measured):

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping
 from glob import escape
 from pathlib import Path
 
+from ptq_dynamics.base.checkpoints import CONFIG
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import Local, Own
-from ptq_dynamics.hub import folders
+from ptq_dynamics.hub import folders, formats
 from ptq_dynamics.hub.files import is_of_tokenizer
+from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.plan.own_checkpoints import described_model, sampled_folders
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint
@@ -28,8 +30,8 @@ def without_defects(
         for path, _ in chosen:
             if path not in sound:
                 try:
-                    models[path] = _sound(path, root)
-                    if (str(path.relative_to(root)), folders.files_of(path)) not in files:
+                    models[path], present = _sound(path, root, entry)
+                    if (str(path.relative_to(root)), present) not in files:
                         folders.require_finite(path)
                     sound.add(path)
                 except Problem as problem:
@@ -46,13 +48,16 @@ def without_defects(
             lines.append(f"{path} is left out: {why.replace(f'{path} ', 'it ', 1)}")
 
 
-def _sound(folder: Path, root: Path) -> Given:
-    files = folders.files_of(folder)
-    model = described_model(folder)
+def _sound(folder: Path, root: Path, entry: Own) -> tuple[Given, tuple[LocalFile, ...]]:
+    files = folders.files_of(folder, has_code=entry.trusts_code)
+    config = folders.json_object(folder / CONFIG)
+    if (why := formats.unknown(config, () if entry.trusts_code else None)) is not None:
+        raise Problem(f"{folder} {why}")
+    model = described_model(folder, entry)
     if not any(is_of_tokenizer(file.name) for file in (*files, *folders.listed(root, bool))):
         mend = "save it there: tokenizer.save_pretrained"
         raise Problem(f"{folder} has no tokenizer, and {root} has none; {mend}")
-    return model
+    return model, files
 
 
 def _foreign(models: Mapping[Path, Given]) -> dict[Path, str]:

@@ -51,6 +51,9 @@ def measure(
     no_bos: Annotated[
         bool, Option("--no-bos", help="blocks without BOS; with --scale too")
     ] = False,
+    trust_remote_code: Annotated[
+        bool, Option("--trust-remote-code", help="run the model's own code, of a folder or commit")
+    ] = False,
     keep: Annotated[bool, Option("--keep", help="keep the weights of averages")] = False,
     jobs: Annotated[Number, Option(min=1, help="jobs at once; default: as memory allows")] = None,
     watch: Annotated[bool, Option("--watch", help="measure new checkpoints as they come")] = False,
@@ -81,7 +84,7 @@ def measure(
             entries, left = dict[str, own_scale.Yaml](), list[str]()
             for key, place in zip(project.keys(runs), places, strict=True):
                 source = root, key, place, revisions, step, words(exclude)
-                entries[key] = project.checkpoints(*source) | given
+                entries[key] = project.checkpoints(*source, trusts_code=trust_remote_code) | given
                 left += project.complete(root, key, entries[key])
             is_lone = all(project.kept(root, *of)[1] == 1 for of in entries.items())
             settings = own_scale.scale(

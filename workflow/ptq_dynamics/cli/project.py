@@ -20,6 +20,7 @@ from ptq_dynamics.config.errors import problem
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
+from ptq_dynamics.hub.files import COMMIT, Part
 from ptq_dynamics.plan.own_checkpoints import sampled_places
 from ptq_dynamics.quantize.methods import AnyQuantizer, Calibrated
 
@@ -138,10 +139,12 @@ def checkpoints(
     revisions: str | None,
     step: str | None,
     exclude: Sequence[str],
+    *,
+    trusts_code: bool,
 ) -> Yaml:
     """Return the place of the checkpoints of a run, and what to exclude. Revisions are locked to
     commits."""
-    folder, entry = root / "config", dict[str, Yaml]()
+    folder, entry = root / "config", Yaml(trusts_code=True) if trusts_code else Yaml()
     earlier = folder / "families.yaml"
     if Path(place).is_dir():
         entry["checkpoints"] = {"folder": relative(place, root)}
@@ -149,6 +152,9 @@ def checkpoints(
             entry["checkpoints"]["exclude"] = [*exclude]
     elif revisions is None:
         raise Problem(f"{place} is no folder; for a repository of the hub, add --revisions 'step*'")
+    elif trusts_code and not COMMIT.match(revisions):
+        mend = "add --revisions COMMIT, with all 40 digits"
+        raise Problem(f"--trust-remote-code needs a folder, or a commit of {place}; {mend}")
     elif constants.HF_HUB_OFFLINE and earlier.is_file():
         known = config.read_yaml(earlier)["own"][key]
         entry |= {key: known[key] for key in ("checkpoints", "model")}
@@ -156,12 +162,13 @@ def checkpoints(
         names = [n for n in hub.revisions(place, revisions) if not folders.is_excluded(n, exclude)]
         if not names:
             raise Problem("--exclude leaves no revision; correct it")
-        _, failed = hub.lock([hub.Wanted(place, name) for name in names], folder / LOCK)
+        part: Part = "code" if trusts_code else "checkpoint"
+        _, failed = hub.lock([hub.Wanted(place, name, part) for name in names], folder / LOCK)
         if failed:
             raise Problem(failed[0])
-        commit = hub.read_lock(folder / LOCK)[place][names[0]].commit
+        locked = hub.read_lock(folder / LOCK)[place][names[0]]
         entry["checkpoints"] = {"repository": place, "revisions": names}
-        entry["model"] = {**hub.model(place, names[0], commit)}
+        entry["model"] = {**hub.model(place, names[0], locked, trusts_code=trusts_code)}
     if step:
         entry["checkpoints"]["step"] = step
     return entry

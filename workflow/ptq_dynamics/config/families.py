@@ -165,7 +165,8 @@ class Own(Strict):
     or else that of scheduler.pt and trainer_state.json. One checkpoint in `every` is measured,
     besides the last, or the `last` ones. With `skip`, matrices that a quantizer does not support
     stay in full precision. With `bos`, blocks of text begin with the tokens that the tokenizer puts
-    before a text. A missing `model` is read from the first checkpoint of a folder. The `deleted`
+    before a text. With `trusts_code`, code of the model in its folder, or at its commit, may run. A
+    missing `model` is read from the first checkpoint of a folder. The `deleted`
     checkpoints were measured before they were deleted."""
 
     checkpoints: Local | Remote
@@ -175,6 +176,7 @@ class Own(Strict):
     last: Count | None = None
     skip: bool = False
     bos: bool = False
+    trusts_code: bool = False
     model: Given | None = None
     deleted: tuple[LocalCheckpoint, ...] = ()
 

@@ -24,14 +24,15 @@ _SMALL = re.compile(rf"(generation_)?config\.json|{_TOKENIZER.pattern}")
 # Names of weights in transformers; other weights are adapters, or in formats of other tools.
 _SAFE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 _PICKLED = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?")
-_FETCHED = "|".join(pattern.pattern for pattern in (_SMALL, _SAFE, _PICKLED))
+_CODE = re.compile(r"\w[\w.-]*\.py")  # of a model with code of its own
+_FETCHED = "|".join(pattern.pattern for pattern in (_SMALL, _SAFE, _PICKLED, _CODE))
 
 # All take a file's name; a checkpoint here is one that needs no conversion.
-is_of_tokenizer, is_small = _TOKENIZER.fullmatch, _SMALL.fullmatch
+is_of_tokenizer, is_small, is_code = _TOKENIZER.fullmatch, _SMALL.fullmatch, _CODE.fullmatch
 is_weights = re.compile(f"{_SAFE.pattern}|{_PICKLED.pattern}").fullmatch
-is_of_checkpoint = re.compile(f"{_SMALL.pattern}|{_SAFE.pattern}").fullmatch
+is_of_checkpoint = re.compile(f"{_SMALL.pattern}|{_SAFE.pattern}|{_CODE.pattern}").fullmatch
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
-Part = Literal["checkpoint", "tokenizer"]
+Part = Literal["checkpoint", "tokenizer", "code"]  # code: a checkpoint with its code
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     kind = next((pattern for name, pattern in kinds if {name, name + INDEX} & named.keys()), None)
     if kind is None or CONFIG not in named:
         return ()
-    return tuple(named[name] for name in named if kind.fullmatch(name) or _SMALL.fullmatch(name))
+    chosen = (kind, _SMALL, *[_CODE] * (part == "code"))
+    return tuple(named[name] for name in named if any(one.fullmatch(name) for one in chosen))
 
 
 @dataclass(frozen=True)

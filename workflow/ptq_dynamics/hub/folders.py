@@ -14,7 +14,7 @@ from typing import Any, Final, NotRequired, TypedDict
 from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, UNCALLED, Forms, weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import formats
-from ptq_dynamics.hub.files import is_small, is_weights
+from ptq_dynamics.hub.files import is_code, is_small, is_weights
 
 STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
 TOKENS: Final = "num_input_tokens_seen"  # in trainer_state.json
@@ -226,16 +226,18 @@ def json_object(path: Path) -> dict[str, Any]:  # anything, since other tools wr
         raise Problem(f"{path} is not a JSON object ({error}); restore it, or remove it") from None
 
 
-def files_of(folder: Path) -> tuple[LocalFile, ...]:
+def files_of(folder: Path, *, has_code: bool = False) -> tuple[LocalFile, ...]:
     """Return the files of the checkpoint in a folder, without weights that transformers does not
-    read. Raises `Problem` if its weights are not complete safetensors."""
+    read; with its code if it `has_code`. Raises `Problem` if its weights are not complete
+    safetensors."""
     has_weights = any((folder / name).is_file() for name in (SAFE, SAFE + INDEX))
     if not has_weights and (other := formats.recognized(folder)) is not None:
         raise Problem(f"{folder} has {other}")
     weights = {path.name for path in weight_files(folder)}
     if SAFE not in weights:
         weights.add(SAFE + INDEX)
-    return listed(folder, lambda name: name in weights or is_small(name))
+    taken = (is_small, is_code) if has_code else (is_small,)
+    return listed(folder, lambda name: name in weights or any(is_one(name) for is_one in taken))
 
 
 def listed(folder: Path, is_one: Callable[[str], object]) -> tuple[LocalFile, ...]:
@@ -256,10 +258,13 @@ def require_finite(folder: Path) -> None:
                     raise Problem(f"{folder} has values that are not finite, in {name}")
 
 
-def about(place: object, config: Mapping[str, Any], tensors: Forms) -> About:  # of any model
-    """Return the properties of the model at a place, from its config.json and the forms of its
-    tensors. Raises `Problem` if it is no causal language model of transformers."""
-    if (why := formats.misfit(config)) is not None:
+def about(
+    place: object, config: Mapping[str, Any], tensors: Forms, code: Collection[str] | None = None
+) -> About:
+    """Return the properties of the model at a place, from its config.json, the forms of its tensors
+    and the names of its files of code; None if none may run. Raises `Problem` if it is no causal
+    language model of transformers."""
+    if (why := formats.misfit(config, code)) is not None:
         raise Problem(f"{place} {why}")
     # A model of text and images has a part for text.
     config = {**config, **(config.get("text_config") or {})}

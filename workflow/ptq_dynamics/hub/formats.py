@@ -1,7 +1,8 @@
 """Checkpoints in formats of other programs: the files that show them, and what converts them."""
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,8 @@ AUTO = "from transformers import AutoConfig as C, AutoModelForCausalLM as A"
 @dataclass(frozen=True)
 class Format:
     """A format with patterns of its files, and how to convert it. Fields in braces are the `folder`
-    of a checkpoint, its `name` and `parent`, and the `file` that fits first."""
+    of a checkpoint, its `name` and `parent`; the `file` that fits first and its `place`; and the
+    `python` of this process."""
 
     name: str
     files: tuple[str, ...]
@@ -30,8 +32,8 @@ FORMATS = (
     Format(
         "weights of GGUF",
         ("*.gguf",),
-        "if they are not quantized (F32, F16, BF16), convert them: pip install gguf; "
-        f'python -c "{AUTO}; '
+        "if they are not quantized (F32, F16, BF16), convert them: "
+        f'{{python}} -c "{AUTO}; '
         "m = A.from_pretrained('{folder}', gguf_file='{file}'); m.hf_quantizer = None; "
         "del m.config.quantization_config; m.save_pretrained('{folder}')\"; add its tokenizer",
     ),
@@ -55,13 +57,14 @@ FORMATS = (
     Format(
         "shards of FSDP",
         ("pytorch_model_fsdp_*/*.distcp",),
-        "convert it: accelerate merge-weights '{folder}/pytorch_model_fsdp_0' '{folder}'",
+        "convert it: {python} -m accelerate.commands.accelerate_cli merge-weights "
+        "'{folder}/pytorch_model_fsdp_0' '{folder}'",
     ),
     Format(
         "weights of FSDP in a .bin file",
         ("pytorch_model_fsdp.bin",),
-        f'convert it: python -c "import torch; {AUTO}; '
-        "m = A.from_config(C.from_pretrained('{folder}')); "
+        f'convert it: {{python}} -c "import torch; {AUTO}; '
+        "m = A.from_config(C.from_pretrained('{folder}'), dtype=torch.float32); "
         "m.load_state_dict(torch.load('{folder}/{file}')); m.save_pretrained('{folder}')\"",
     ),
     Format(
@@ -70,11 +73,25 @@ FORMATS = (
         "save it again with fsdp_state_dict_type FULL_STATE_DICT or SHARDED_STATE_DICT",
     ),
     Format(
+        "a checkpoint of OLMo-core",
+        ("model_and_optim/.metadata", "model_and_optim/*.distcp"),
+        "convert it: python src/examples/huggingface/convert_checkpoint_to_hf.py "
+        "-i '{folder}' -o '{parent}/hf/{name}' --dtype float32",
+    ),
+    Format(
         "a checkpoint of torch.distributed",
         (".metadata", "*.distcp", "*/.metadata", "*/*.distcp"),
-        "convert it with convert_to_hf.py of torchtitan or convert_checkpoint_to_hf.py of "
-        "OLMo-core; weights of transformers: python -m torch.distributed.checkpoint.format_utils "
-        "dcp_to_torch '{folder}' weights.pt, then load_state_dict and save_pretrained",
+        "convert it; of torchtitan: python scripts/checkpoint_conversion/convert_to_hf.py "
+        "'{place}' '{parent}/hf/{name}' --model_name NAME --model_flavor FLAVOR; with weights "
+        "named as in transformers: put its config.json and tokenizer into the folder, then "
+        f'{{python}} -c "import torch, torch.distributed.checkpoint as d; {AUTO}; '
+        "m = A.from_config(C.from_pretrained('{folder}'), dtype=torch.float32); "
+        "s = m.state_dict(); w = min(s); "
+        "k = d.FileSystemReader('{place}').read_metadata().state_dict_metadata; "
+        "p = next(p for n in k if n.endswith(w) "
+        "for p in [n.removesuffix(w)] if all(p + m in k for m in s)); "
+        "d.load({{p + n: s[n] for n in s}}, checkpoint_id='{place}'); "
+        "m.save_pretrained('{folder}')\"",
     ),
     Format(
         "weights of Megatron-LM",
@@ -84,7 +101,7 @@ FORMATS = (
     Format(
         "its weights in .bin files, which can run code when they are read",
         ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"),
-        f'convert them: python -c "{AUTO}; '
+        f'convert them: {{python}} -c "{AUTO}; '
         "A.from_pretrained('{folder}').save_pretrained('{folder}')\"",
     ),
     Format(
@@ -111,7 +128,8 @@ def recognized(folder: Path) -> str | None:
         for file in kind.files:
             if first := min(folder.glob(file), default=None):
                 names = {"folder": folder, "name": folder.name, "parent": folder.parent}
-                return f"{kind.name}; {kind.conversion.format(**names, file=first.name)}"
+                names |= {"file": first.name, "place": first.parent, "python": sys.executable}
+                return f"{kind.name}; {kind.conversion.format(**names)}"
     return None
 
 
@@ -127,15 +145,24 @@ BIDIRECTIONAL = frozenset(
 )
 
 
-def misfit(config: Mapping[str, object]) -> str | None:
-    """Return why a model with this config.json is no causal model of transformers, or None."""
+# Classes of auto_map that a model needs; one of transformers may lack the first.
+PARTS = ("AutoConfig", "AutoModelForCausalLM")
+
+
+def misfit(config: Mapping[str, object], code: Collection[str] | None = None) -> str | None:
+    """Return why a model with this config.json is no causal model of transformers, or None. `code`
+    has the names of its files of code; None if none may run."""
     kind, classes = str(config.get("model_type", "")), config.get("architectures")
     names = [str(name) for name in classes] if isinstance(classes, list) else []
     if not kind:
         return "has a config.json without model_type, so no model of transformers"
     if config.get("is_encoder_decoder"):
         return f"holds an encoder and a decoder ({kind}); only causal language models are measured"
-    if names and not any(map(CAUSAL.search, names)):
+    auto = config.get("auto_map")
+    auto = auto if isinstance(auto, Mapping) else {}
+    if code is not None and auto:
+        return _lacking({part: str(auto[part]) for part in PARTS if part in auto}, code)
+    if names and not any(map(CAUSAL.search, names)) and PARTS[-1] not in auto:
         return f"holds a {names[0]}; only causal language models are measured"
     if kind in BIDIRECTIONAL and not config.get("is_decoder") and not config.get("causal"):
         return f"holds an encoder ({kind}); only causal language models are measured"
@@ -143,10 +170,31 @@ def misfit(config: Mapping[str, object]) -> str | None:
     if isinstance(heads, int) and isinstance(shared, int) and shared and heads % shared:
         why = f"has num_key_value_heads {shared}, which does not divide {heads} heads"
         return f"{why}; correct config.json"
-    if config.get("auto_map"):
-        from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-        if kind not in CONFIG_MAPPING_NAMES:
-            mend = "convert it to an architecture of transformers"
-            return f"needs code of its own for {kind} (auto_map), which is never run; {mend}"
     return None
+
+
+def _lacking(auto: Mapping[str, str], code: Collection[str]) -> str | None:
+    if PARTS[-1] not in auto:
+        return f"has no {PARTS[-1]} in the auto_map of config.json; register the class, and save it"
+    for place in auto.values():
+        file = f"{place.rpartition('--')[2].partition('.')[0]}.py"
+        if "--" in place:
+            why = f"names code of another repository ({place})"
+            return f"{why}; copy {file} into the folder, and name it without the repository"
+        if file not in code:
+            return f"lacks {file}, which auto_map names; copy it into the folder"
+    return None
+
+
+def unknown(config: Mapping[str, object], code: Collection[str] | None) -> str | None:
+    """Return why transformers cannot read a model, if it has no such type, and the model no `code`
+    that may run."""
+    from transformers import CONFIG_MAPPING, __version__
+
+    kind, auto = str(config.get("model_type")), config.get("auto_map")
+    if kind in ("None", *CONFIG_MAPPING) or (auto and code is not None):
+        return None
+    if auto:
+        return f"needs code of its own for {kind}; --trust-remote-code lets it run"
+    mend = "register its classes with register_for_auto_class, save it, and --trust-remote-code"
+    return f"has the type {kind}, which transformers {__version__} lacks; {mend}"

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from ptq_dynamics.base.checkpoints import forms, require_plain, require_plain_names
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.hub import files, folders
+from ptq_dynamics.hub import files, folders, formats
 from ptq_dynamics.hub.files import HubFile, Source, explained
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _cached(wanted: Wanted) -> Entry:
     """Return a revision in the hub's cache, where the digest of a file is the name of its copy."""
     kinds = {64: "sha256", 40: "git-sha1"}
     for about in _in_cache(wanted.repository):
-        if wanted.revision in about.refs:
+        if wanted.revision in (about.commit_hash, *about.refs):
             named = [(file, file.blob_path.name) for file in about.files]
             every = [
                 HubFile(file.file_name, file.size_on_disk, f"{kinds[len(name)]}:{name}")
@@ -114,9 +114,12 @@ def _in_cache(repository: str) -> Iterator["CachedRevisionInfo"]:
 
 
 def revisions(repository: str, pattern: str) -> list[str]:
-    """Return the branches and tags that match a shell pattern. Raises `Problem` if none does."""
+    """Return the branches and tags that match a shell pattern, or a commit. Raises `Problem` if
+    nothing matches."""
     from huggingface_hub import HfApi, constants
 
+    if files.COMMIT.match(pattern):
+        return [pattern]
     if constants.HF_HUB_OFFLINE:
         every = [name for cached in _in_cache(repository) for name in cached.refs]
     else:
@@ -131,10 +134,11 @@ def revisions(repository: str, pattern: str) -> list[str]:
     return matching
 
 
-def model(repository: str, revision: str, commit: str) -> folders.About:
-    """Return the properties of the model at a revision (`folders.about`)."""
+def model(repository: str, revision: str, locked: Entry, *, trusts_code: bool) -> folders.About:
+    """Return the properties of the model at a locked revision (`folders.about`)."""
     import huggingface_hub as hub
 
+    commit = locked.commit
     source = Source(repository, revision, commit)
     try:
         config = Path(hub.hf_hub_download(repository, files.CONFIG, revision=commit))
@@ -146,7 +150,10 @@ def model(repository: str, revision: str, commit: str) -> folders.About:
         raise explained(error, source, "config.json, or what safetensors hold,") from error
     require_plain(source, config.parent, forms(metadata))
     about = json.loads(config.read_text(encoding="utf-8"))
-    return folders.about(source, about, forms(metadata))
+    code = [f.name for f in locked.files if files.is_code(f.name)] if trusts_code else None
+    if (why := formats.unknown(about, code)) is not None:
+        raise Problem(f"{source} {why}")
+    return folders.about(source, about, forms(metadata), code)
 
 
 def _file(about: "RepoSibling", source: Source) -> HubFile:

@@ -87,7 +87,7 @@ class AnsweringModel(HFLM):
                 f"task {settings.task}: a prompt with {settings.shots} shots has {longest:,} "
                 f"tokens, more than the context of {settings.context:,}; in the scale's file, "
                 "lower tasks.shots or tasks.shots_of, raise tasks.context, or remove it from "
-                "tasks.names"
+                "tasks.names (measure: raise --context, or leave it out of --tasks)"
             )
         return super()._loglikelihood_tokens(requests, *arguments, **options)
 

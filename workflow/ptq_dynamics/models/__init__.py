@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager, redirect_stderr
 from contextvars import ContextVar
 from functools import partial
+from inspect import signature
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     GenerationConfig,
+    PreTrainedConfig,
     PreTrainedModel,
 )
 from transformers.pytorch_utils import Conv1D
@@ -36,13 +37,12 @@ from ptq_dynamics.models import packed
 # bitsandbytes logs a warning for each call of a layer, since it casts inputs to float16.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
-# transformers downloads no files, and does not run the code of a model.
-LOCAL: dict[str, bool] = {"local_files_only": True, "trust_remote_code": False}
 # Errors of files without a model.
 UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError)
 BESIDE = 1.25  # memory of a model with its activations, relative to its weights
 # Names of the number of experts in configurations of transformers.
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+CACHE = "use_cache"  # the option that jobs give to every model
 OFFLOADED = "offloaded"  # folder of weights that fit into no memory
 
 
@@ -55,6 +55,28 @@ def inputs_device(model: nn.Module) -> torch.device:
     """Return the device for the inputs of a model, also of one that is spread over devices."""
     place = next(model.parameters()).device
     return device() if place.type == "meta" else place
+
+
+def has_code(folder: Path) -> bool:
+    """Return whether the folder of a result has code of the model, which then runs. Jobs put code
+    there only where `--trust-remote-code` was given."""
+    return any(folder.glob("*.py"))
+
+
+def _own(folder: Path) -> dict[str, bool]:
+    # transformers downloads no files.
+    return {"local_files_only": True, "trust_remote_code": has_code(folder)}
+
+
+def _errors(folder: Path) -> tuple[type[Exception], ...]:
+    """Return the errors with which transformers may refuse a folder; its code may raise any."""
+    return (Exception,) if has_code(folder) else UNREADABLE
+
+
+def _reason(error: Exception) -> str:
+    kind = type(error).__name__
+    known = next(iter(str(error).splitlines()), "")
+    return known if isinstance(error, UNREADABLE) and known else f"{kind}: {known}".rstrip(": ")
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> PreTrainedModel:
@@ -70,8 +92,8 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> P
         model = _read(folder, dtype=dtype or "auto", **options, **spread)
     except torch.OutOfMemoryError as error:
         raise Problem(f"{folder} does not fit on {device()}; use a larger one") from error
-    except UNREADABLE as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+    except _errors(folder) as error:
+        reason = _reason(error)
         if spread:
             raise Problem(
                 f"{folder} takes {size / 1e9:.2g} GB, fits on no device, and cannot be spread "
@@ -89,12 +111,23 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> P
             )
     if not spread:
         nn.Module.to(model, device())
+    accepted = signature(model.forward).parameters.values()
+    if not any(one.name == CACHE or one.kind is one.VAR_KEYWORD for one in accepted):
+        # Code of a model's own may have no cache to turn off.
+        model.register_forward_pre_hook(_without_cache, with_kwargs=True)
     try:
-        model.generation_config.validate(strict=True)
+        if model.can_generate():
+            model.generation_config.validate(strict=True)
     except ValueError:
         # No loss depends on it, but transformers would not save it with the quantized model.
         model.generation_config = GenerationConfig()
     return model.eval()
+
+
+def _without_cache(
+    _model: object, inputs: tuple[Tensor], options: dict[str, object]
+) -> tuple[tuple[Tensor], dict[str, object]]:
+    return inputs, {name: value for name, value in options.items() if name != CACHE}
 
 
 # Options of accelerate for spreading models; None outside of `offloading`.
@@ -123,10 +156,10 @@ def configuration(folder: Path) -> dict[str, object]:
     """Return the configuration that transformers reads in a folder, defaults included, with dots
     between nested keys."""
     try:
-        entries = AutoConfig.from_pretrained(folder, **LOCAL).to_dict()
-    except UNREADABLE as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise Problem(f"{folder} has no readable {packed.CONFIG} ({reason}); restore it") from error
+        entries = AutoConfig.from_pretrained(folder, **_own(folder)).to_dict()
+    except _errors(folder) as error:
+        why = f"has no readable {packed.CONFIG} ({_reason(error)})"
+        raise Problem(f"{folder} {why}; restore it") from error
     return dict(_flat(entries))
 
 
@@ -140,9 +173,14 @@ def _flat(entries: dict[str, object], before: str = "") -> Iterator[tuple[str, o
 
 def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
     """Return the model in `folder` on the meta device, by default in its own dtype."""
-    config = AutoConfig.from_pretrained(folder, **LOCAL)
+    config = AutoConfig.from_pretrained(folder, **_own(folder))
     with torch.device("meta"):
-        return plain(AutoModelForCausalLM.from_config(config, dtype=dtype or config.dtype))
+        return plain(_empty(config, folder, dtype=dtype or config.dtype))
+
+
+def _empty(config: PreTrainedConfig, folder: Path, **options: object) -> PreTrainedModel:
+    auto: Any = AutoModelForCausalLM
+    return auto.from_config(config, trust_remote_code=has_code(folder), **options)
 
 
 def _read(folder: Path, **options: object) -> PreTrainedModel:
@@ -156,24 +194,23 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
         unpack = partial(unpack_fp4_from_uint8, dtype=torch.float32)
         wide = patch_attr(nvfp4, "unpack_fp4_from_uint8", unpack)
         with redirect_stderr(StringIO()), wide:  # progress bars
-            model, read = auto.from_pretrained(folder, **LOCAL, **options)
+            model, read = auto.from_pretrained(folder, **_own(folder), **options)
             model.hf_quantizer.compressor.decompress_model(model)
             _rotate(model, folder, about.get("transform_config"))
         nn.Module.to(model, model.config.dtype)
     elif is_compressed or about.get("quant_method") == packed.GPTQ:
         # Faster than transformers with compressed-tensors, and with equal bits.
-        config = AutoConfig.from_pretrained(folder, **LOCAL)
+        config = AutoConfig.from_pretrained(folder, **_own(folder))
         del config.quantization_config
-        # Each type of configuration has its own class of models.
-        kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         state = packed.unpacked_state(folder)
         with torch.device("meta"):
-            empty = kind._from_config(config)
+            empty = _empty(config, folder)
         for name, _ in _transposed(empty):
             state[f"{name}.weight"] = state[f"{name}.weight"].T
+        kind: Any = type(empty)
         model, read = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
-        model, read = auto.from_pretrained(folder, **LOCAL, **options)
+        model, read = auto.from_pretrained(folder, **_own(folder), **options)
     if read["missing_keys"]:
         # transformers would continue with random weights.
         raise ValueError(f"no weights for {min(read['missing_keys'])}")

@@ -256,5 +256,9 @@ def _check_tasks(config: Config, planned: Catalogue, place: str, figure: Figure)
     for source in figure.trajectories if is_made else ():
         read = planned[source].shape.context
         if tasks.context is not None and tasks.context > read:
+            if source in config.families.own:
+                why = f"{', '.join(tasks.names)} needs blocks of {tasks.context:,} tokens"
+                mend = "raise --context or --tokens, or leave --tasks out"
+                raise Problem(f"--tasks: {why}, and those of {source} have {read:,}; {mend}")
             why = f"{source} in {place} reads {read:,} tokens"
             raise Problem(f"{config.file}: tasks.context is {tasks.context:,}; {why}; lower it")

@@ -254,15 +254,15 @@ class MeasurementJobs(Planner):
         )
 
     def _task(self, trajectory: str, task: str) -> TaskSettings:
-        tasks = self.tasks
+        tasks, context = self.tasks, self.planned[trajectory].shape.context
+        is_public = self._public(trajectory) is not None
         return TaskSettings(
             task=task,
             documents=None if self.config.tasks[task].made else tasks.documents,
             shots=tasks.shots_before(task),
             batch=tasks.batch,
             # Released models read longer prompts than blocks.
-            context=(self._public(trajectory) is not None and tasks.context)
-            or self.planned[trajectory].shape.context,
+            context=max((is_public and tasks.context) or 0, context),
         )
 
     @property

@@ -11,7 +11,7 @@ from ptq_dynamics.config.families import FILE, Local, Own, Remote
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.hub import folders, rates
-from ptq_dynamics.hub.files import is_of_tokenizer
+from ptq_dynamics.hub.files import COMMIT, is_code, is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.plan.releases import Public, ReleasedRevision
@@ -81,7 +81,8 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     for path, step in chosen:
         tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
         about = Checkpoint(id_, step, tokens, scheduled[path], rates.UNKNOWN)
-        saved.append(LocalCheckpoint(about, str(path.relative_to(root)), folders.files_of(path)))
+        files = folders.files_of(path, has_code=entry.trusts_code)
+        saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
     saved.sort(key=lambda local: local.checkpoint.step or 0)
     known = {local.checkpoint.step: local.checkpoint.lr for local in saved}
     known |= {step: scheduled[path] for path, step in every.items()}
@@ -103,7 +104,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
         local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
-    models = [described_model(path) for path, _ in chosen]
+    models = [described_model(path, entry) for path, _ in chosen]
     context = min(model.context for model in models)  # the context may grow along a run
     first, *others = (model.model_copy(update={"context": context}) for model in models)
     for (path, _), model in zip(chosen[1:], others, strict=True):
@@ -128,7 +129,7 @@ def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
     )
 
 
-def described_model(folder: Path) -> Given:
+def described_model(folder: Path, entry: Own) -> Given:
     """Return the model of a checkpoint; `Problem` if its files do not describe one."""
     from huggingface_hub import get_local_safetensors_metadata
     from safetensors import safe_open
@@ -140,7 +141,9 @@ def described_model(folder: Path) -> Given:
         place = folder
         tensors = forms(get_local_safetensors_metadata(folder))
         require_plain(folder, folder, tensors)
-        return Given.model_validate(folders.about(folder, config, tensors))
+        code = [file.name for file in folders.listed(folder, is_code)]
+        about = folders.about(folder, config, tensors, code if entry.trusts_code else None)
+        return Given.model_validate(about)
     except Problem:
         raise
     # The libraries raise many types of errors.
@@ -162,8 +165,10 @@ def sampled_folders(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
 
 
 def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
-    matches = [(revision, source.step.search(revision)) for revision in source.revisions]
-    steps = [(revision, int(match[1]) if match else None) for revision, match in matches]
+    branches = (name for name in source.revisions if not COMMIT.match(name))
+    matches = {name: source.step.search(name) for name in branches}
+    places = ((name, matches.get(name)) for name in source.revisions)
+    steps = [(name, int(match[1]) if match else None) for name, match in places]
     return _sampled(entry, sorted(steps, key=lambda pair: pair[1] or 0))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 
 from ptq_dynamics.models import inputs_device, linear_layers
 from ptq_dynamics.quantize.methods import Calibration
@@ -74,6 +75,9 @@ def compress(
     reset_session()
     # Without a processor, oneshot would load a tokenizer from the checkpoint.
     options |= {"processor": object(), "pipeline": "sequential", "log_dir": None}
+    # It reads the configuration again, for which code that has run already may run.
+    is_own = type(model).__module__.startswith(TRANSFORMERS_DYNAMIC_MODULE_NAME)
+    options["trust_remote_code_model"] = is_own
     blocks = [block for block in model.modules() if hasattr(block, "self_attn")]
     hooks = [block.register_forward_pre_hook(_masked, with_kwargs=True) for block in blocks]
     oneshot(model=model, dataset=dataset, recipe=recipe, **options)

@@ -12,7 +12,7 @@ from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, forms, require_pl
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.hub.files import PICKLED, HubFile, Source, obtain
+from ptq_dynamics.hub.files import PICKLED, HubFile, Source, is_weights, obtain
 from ptq_dynamics.trajectories import olmo_format, trajectory
 
 RESUMABLE = True
@@ -114,7 +114,7 @@ class _Checkpoint:
             if name in self._rewritten:
                 content = self._obtain(file, self._scratch).read_text(encoding="utf-8")
                 self._write(name, self._rewritten[name](content))
-            elif not name.startswith(weights.partition(".")[0]):
+            elif not is_weights(name):
                 self._obtain(file, self._out)
         require_plain(self._source, self._out)
         for file in map(self._known, self._weights(weights)):

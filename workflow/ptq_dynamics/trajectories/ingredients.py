@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from filecmp import cmp
+from filecmp import cmp, cmpfiles
 from pathlib import Path
 
 from ptq_dynamics import models
@@ -40,6 +40,9 @@ def _differences(one: Weights, other: Weights) -> Iterator[tuple[str, list[str]]
         keys = _differing(*map(models.configuration, folders))
         keys = [key for key in keys if not HARMLESS.fullmatch(key.rpartition(".")[2])]
         yield f"{CONFIG} of {{}} differs", keys
+    code = {path.name for folder in folders for path in folder.glob("*.py")}
+    _, mismatched, lacking = cmpfiles(*folders, code, shallow=False)
+    yield "code of {} differs", sorted(mismatched + lacking)
     is_fast = all((folder / FAST).is_file() for folder in folders)
     changed = [name for name in ((FAST,) if is_fast else SLOW) if _changed(folders, name)]
     contents = ({name: _content(folder / name) for name in changed} for folder in folders)

@@ -79,8 +79,9 @@ class OverTokens(Layout):
                 if options.branches:
                     apart |= ~points.segment.isin({*data.learning_rates().segment})
                 parts = [points[~apart]]
-                if quantizer and options.words and len(level := _level(data, metric, quantizer)):
-                    parts, labels = [*parts, level], [*data.labels, PEAK]
+                if quantizer and options.words:
+                    levels = _levels(data, metric, quantizer)
+                    parts, labels = [*parts, *levels.values()], [*dict.fromkeys([*labels, *levels])]
                 sheet.add(data.run_panel(metric, quantizer, **form), *parts)
                 if apart.any():
                     title = "{}, stage 2"
@@ -103,17 +104,24 @@ def _all_losses(data: "Curves") -> tuple[dict[str, float], list["pd.DataFrame"]]
     return widths, parts
 
 
-def _level(data: "Curves", metric: str, quantizer: str) -> "pd.DataFrame":
-    """Return the mean of the first curve's last checkpoints at the peak rate, up to its end."""
+def _levels(data: "Curves", metric: str, quantizer: str) -> dict[str, "pd.DataFrame"]:
+    """Return by label the mean of each run's last checkpoints at the peak rate, up to its end."""
     import pandas as pd
 
     from ptq_dynamics.figures.verdict import BEFORE
 
-    run, table = data.curves[data.labels[0]][0], data.select(metric, quantizer)
-    stable = table[(table.trajectory == run) & (table.phase == "stable")].sort_values(names.STEP)
-    level, points = data.along(stable.tail(BEFORE), data.x), data.points(metric, quantizer)
-    both = pd.concat([level, points[points.segment == run].tail(1)]) if len(level) else level
-    return both.assign(curve=PEAK, axis="level", y=level.y.mean(), low=np.nan, high=np.nan)
+    table, points = data.select(metric, quantizer), data.points(metric, quantizer)
+    means, levels = {*table[table.phase == "average"].trajectory}, dict[str, pd.DataFrame]()
+    runs = {label: run for label, (run, *_) in data.curves.items() if run not in means}
+    for label, run in runs.items():
+        stable = table[(table.trajectory == run) & (table.phase == "stable")]
+        level = data.along(stable.sort_values(names.STEP).tail(BEFORE), data.x)
+        if len(level):
+            both = pd.concat([level, points[points.segment == run].tail(1)])
+            curve = PEAK if len(runs) == 1 else f"{label} ({PEAK})"
+            both = both.assign(curve=curve, axis="level", low=np.nan, high=np.nan)
+            levels[curve] = both.assign(y=level.y.mean())
+    return levels
 
 
 def _ranks(data: "Curves") -> "pd.DataFrame":

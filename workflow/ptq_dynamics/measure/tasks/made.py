@@ -115,7 +115,8 @@ def make(
             raise Problem(
                 f"task {settings.name} has {len(items):,} {key} of at most {max(room, 0)} tokens "
                 f"per question and shot, but needs {wanted:,}; in the scale's file, lower "
-                f"tasks.{key} or shots, raise tasks.context, or name more packages in tasks.others"
+                f"tasks.{key} or shots, raise tasks.context, or name more packages in tasks.others "
+                "(measure: leave it out of --tasks)"
             )
     return test, shots
 

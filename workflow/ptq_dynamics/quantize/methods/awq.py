@@ -103,9 +103,10 @@ class Awq(InProcess, Calibrated, Grouped):
                 self._rows[mapping.smooth_name] = 1 / scales
                 return scales
 
+        kind = model.config.model_type
         mappings = [
             AWQMapping(f"re:.*{before}$", [f"re:.*{name}$" for name in after])
-            for before, after in MAPPINGS.get(model.config.model_type, ())
+            for before, after in MAPPINGS.get(kind, ())
         ]
         awq = Recorder(
             mappings=mappings or None,
@@ -127,12 +128,13 @@ class Awq(InProcess, Calibrated, Grouped):
             try:
                 compress(model, data, recipe, propagate_error=False)
             except (ValueError, AttributeError) as error:
-                kind = model.config.model_type
                 raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
+        if not awq._columns:
+            # llm-compressor takes names of Llama for those of unknown types.
+            raise Problem(f"AWQ has no mapping for {kind}, and would only round; leave it out")
         if others := awq._columns.keys() - layers.keys():
             raise Problem(
-                f"AWQ of {model.config.model_type} scales {min(others)}, which is not quantized; "
-                "leave it out"
+                f"AWQ of {kind} scales {min(others)}, which is not quantized; leave it out"
             )
         grids: dict[str, Grid] = {}
         scaling: dict[str, Tensor] = {}
