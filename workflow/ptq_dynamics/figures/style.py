@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from math import log10
 from typing import Literal, TypedDict
 
-from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
+from seaborn import color_palette
 
 from ptq_dynamics.figures.labels import UNDER, UNITS
 
@@ -48,6 +48,13 @@ class Look(TypedDict, total=False):
     zorder: float
 
 
+GUIDE: Look = {
+    "color": "0.5",
+    "linestyle": "--",
+    "linewidth": 0.6,
+    "zorder": 1,
+}  # zero, equal values
+
 # Neighbours differ in hue, lightness, dash and marker. Colours are by Tol, and by Okabe and Ito.
 LINES = (
     Line("#332288", "-", "o"),
@@ -84,12 +91,14 @@ ROLES = {
     "Cosine": COSINE,
     "WSD": DECAY,
     "Pre-training": DECAY,
+    "4-bit": Line("#000000", "-", "o"),
+    "3-bit": Line("#777777", "-", "s"),
 }
 # "Soup of A" and "Base of A" have the colour of A, with these markers and areas.
 OF = {"Soup of ": ("*", 40.0), "Base of ": ("s", 24.0)}
 # Labels such as "LR = 3e-3" and "L = 5" are values of a quantity.
 NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"
-ORDERED = re.compile(rf"(\S+) = ({NUMBER})")
+ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: %)?")
 PER_DECADE = 2  # styles of peak learning rates, which are the same in every figure
 # Models of one family that differ in size: "OLMo-2 7B".
 SIZED, SIZE = re.compile(rf"(.+) ({NUMBER})([kMBT])"), "size"
@@ -97,7 +106,8 @@ SIZED, SIZE = re.compile(rf"(.+) ({NUMBER})([kMBT])"), "size"
 SEQUENTIAL = {
     "LR": ("plasma", 0.8),
     "λ": ("YlOrBr_r", 0.65),
-    "L": ("Greys_r", 0.65),
+    "L": ("Oranges_r", 0.65),  # averages are orange
+    "T": (f"blend:#DDB055,{COSINE.color}", 1.0),  # the whole budget has the colour of a cosine
     SIZE: ("PuBuGn_r", 0.65),
 }
 OTHER = ("viridis", 0.8)
@@ -166,7 +176,7 @@ def _ranked(labels: Sequence[str], rates: tuple[float, float] | None) -> dict[st
             is_apart = len({*by_rate}) == len(by_rate) and {*by_rate} <= {*range(last + 1)}
             places = by_rate if is_apart else places
         for number, label in zip(places, ordered, strict=True):
-            color = to_hex(colormaps[name](share * number / last))
+            color = to_hex(color_palette(name, as_cmap=True)(share * number / last))
             dash, marker = DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)]
             styles[label] = Line(color, dash, marker)
     return styles

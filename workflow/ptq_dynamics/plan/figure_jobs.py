@@ -63,6 +63,7 @@ class FigureJobs(Planner):
             ages=tuple(self._ages(figure)) if figure.reads.ages else (),
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in notes.items() if what),
+            absent=self.site.absent[name],
             uncertain_rates=tuple(dict.fromkeys(unsure)),
             rates=self.peak_rates() if any(map(RATE.match, figure.curves)) else None,
             columns=tuple(
@@ -138,7 +139,7 @@ class FigureJobs(Planner):
             for seed in run.seeds_shown(figure.headline):
                 label = needs.run(run.name, seed)
                 stands_for = run.origin.stands_for
-                yield ShownRun(label, run.name, seed, trunk, at, stands_for, run.places)
+                yield ShownRun(label, run.name, seed, trunk, at, stands_for)
 
     def measured(self, queries: Iterable[Query]) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
         """Return the series of some queries, and their raw results by label."""

@@ -16,12 +16,13 @@ from ptq_dynamics.plan.releases import Public
 class Resolved:
     """A configuration with the models, corpora, runs and figures of its scale, its `public` models,
     and the reasons why other entries of runs.yaml and families.yaml cannot be built. `gone` are the
-    trajectories that each figure lacks."""
+    trajectories that each figure lacks, and `absent` its curves without trajectories."""
 
     config: Config
     public: dict[str, Public]
     unknown: dict[str, str]
     gone: dict[str, tuple[str, ...]]
+    absent: dict[str, tuple[str, ...]]
 
     @property
     def entries(self) -> dict[str, Entry]:
@@ -55,7 +56,7 @@ def resolve(config: Config) -> Resolved:
         "averages": {**own.averages, **families.averages},
     }
     update = {"scale": scale, "runs": own.model_copy(update=sections)}
-    return Resolved(config.model_copy(update=update), public | given, unknown, {})
+    return Resolved(config.model_copy(update=update), public | given, unknown, {}, {})
 
 
 def leave_out(resolved: Resolved) -> Resolved:
@@ -80,19 +81,21 @@ def leave_out(resolved: Resolved) -> Resolved:
         }
     )
     figures, gone = dict[str, Figure](), dict[str, tuple[str, ...]]()
+    absent = dict[str, tuple[str, ...]]()
     for name, figure in config.figures.items():
         gone[name] = tuple(member for member in figure.trajectories if member in names)
         left = {
             label: tuple(member for member in members if member not in names)
             for label, members in figure.curves.items()
         }
+        absent[name] = tuple(label for label, members in left.items() if not members)
         if curves := {label: members for label, members in left.items() if members}:
             figures[name] = figure.model_copy(update={"curves": curves})
         elif name in config.choice.figures:
             why = "; ".join(dict.fromkeys(reasons[n] for n in gone[name] if n in reasons))
             raise Problem(f"{scale.description} leaves out figure {name} ({why}); choose others")
     config = config.model_copy(update={"runs": kept, "figures": figures})
-    resolved = replace(resolved, config=config, gone=gone)
+    resolved = replace(resolved, config=config, gone=gone, absent=absent)
     kind, compared = f"trajectory of {scale.description}", config.backends.trajectory
     require("config/backends.yaml: trajectory", kind, [compared], resolved.entries)
     return resolved

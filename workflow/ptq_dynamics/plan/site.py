@@ -41,7 +41,8 @@ class Site:
     root of its project, and all jobs that were planned."""
 
     def __init__(self, resolved: Resolved, root: Path) -> None:
-        self.config, self.root, self.left_out = resolved.config, root, resolved.gone
+        self.config, self.root = resolved.config, root
+        self.left_out, self.absent = resolved.gone, resolved.absent
         self.planned, name = resolved.trajectories(), resolved.config.choice.scale
         # Reasons for trajectories that the scale leaves out.
         self.reasons = {**resolved.unknown, **resolved.config.scale.regime.left_out}

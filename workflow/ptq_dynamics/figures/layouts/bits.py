@@ -43,7 +43,7 @@ class Bits(Layout):
             for group, curves in data.groups.items():
                 points = self._points(data, own, curves)
                 title = f"{group}\n{METHODS.get(method, method.upper())}".strip()
-                sheet.add(Panel(title, "Bits of a weight", label), points)
+                sheet.add(Panel(title, "Bits of a weight", label, form="bars"), points)
         return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel)
 
     def _points(self, data: "Curves", own: list[str], curves: dict[str, str]) -> "pd.DataFrame":
@@ -72,15 +72,12 @@ class Bits(Layout):
 
 
 def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import error_bars, zero_level
+    from ptq_dynamics.figures.axes import draw_panel
+    from ptq_dynamics.figures.style import GUIDE
 
-    zero_level(ax, table)
+    draw_panel(ax, panel, table, styles)
+    ax.axhline(0, **GUIDE)
     places = sorted({*table.x})
-    for curve, part in table.groupby("curve", sort=False):
-        line = styles[str(curve)]
-        error_bars(ax, part, line, str(curve), elinewidth=0.6, markersize=line.area**0.5)
-    labels = ["full" if place == FULL else str(place) for place in places]
     ax.set_xscale("log", base=2)
-    ax.set_xticks(places, labels)
+    ax.set_xticks(places, ["full" if place == FULL else str(place) for place in places])
     ax.minorticks_off()
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)

@@ -1,6 +1,5 @@
 """One value of each curve: at the end of its runs, or at equal loss."""
 
-from collections.abc import Hashable
 from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.base.fields import Strict
@@ -10,11 +9,9 @@ from ptq_dynamics.measure.names import LOSS, STEP, TRAJECTORY, VALUE
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from ptq_dynamics.figures.curves import Curves
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Look, Styles
 
 NUMBERS = ["x", "low", "high"]
 LATE = 2 / 3  # constant runs are averaged from this share of their steps on
@@ -44,6 +41,8 @@ class Compared(Layout):
         """Draw the figure."""
         import pandas as pd
 
+        from ptq_dynamics.figures.axes import draw_rows
+
         data, options = sheet.data, self.options
         panels = dict[tuple[str, str | None], list[pd.DataFrame]]()
         for metric, quantizer in data.wanted():
@@ -70,7 +69,7 @@ class Compared(Layout):
             title = words.title if quantizer or metric == LOSS else "Quantization error"
             title += ", equal loss" if options.equal_loss and metric != LOSS else ""
             sheet.add(Panel(title, x, "", log_x=is_log), table)
-        return sheet.publish(draw=_draw_panel, wide=len(panels) == 1)
+        return sheet.publish(draw=draw_rows, wide=len(panels) == 1)
 
 
 def _values(
@@ -79,7 +78,7 @@ def _values(
     """Return a value `x` of each curve, with its ends `low` and `high`."""
     import pandas as pd
 
-    from ptq_dynamics.figures.curves import POINT, band
+    from ptq_dynamics.figures.curves import POINT, band, over_runs
     from ptq_dynamics.figures.layouts.flatness import at_equal_loss
 
     before = data.rows(LOSS, None).set_index(POINT)[VALUE].rename(LOSS)
@@ -99,39 +98,5 @@ def _values(
         ends = constant[points.step == last].groupby(points.segment).any()
         late = points.segment.map(ends) & (points.step >= LATE * last)
         points = points[late | (points.step == last)]
-    rows = list[dict[Hashable, object]]()
-    for _, part in points.groupby("curve", sort=False):
-        values = part.groupby("seeds", dropna=False).y.mean()
-        error = values.std() if len(values) > 1 else (part.high - part.y).mean()
-        x = values.mean()
-        about = part.iloc[0].to_dict() | {"x": x, "low": x - error, "high": x + error}
-        for column in ("trajectory", "checkpoint_id", "seeds"):
-            about[column] = " ".join(dict.fromkeys(part[column].astype(str)))
-        rows.append(about)
-    return pd.DataFrame(rows)
-
-
-def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import plain_log_ticks
-
-    labels = table.drop_duplicates("segment")
-    several = table.segment.duplicated().any()
-    if several:
-        spans = table.groupby("y").x.agg(["min", "max"])
-        ax.hlines(spans.index, spans["min"], spans["max"], color="0.75", linewidth=2, zorder=1)
-    for curve, part in table.groupby("curve", sort=False):
-        line = styles[str(curve)]
-        look: Look = {"color": "0.2", "marker": "o", "markersize": 4.5, "elinewidth": 1.0}
-        look |= {"color": line.color, "marker": line.marker} if several else {}
-        spread = [part.x - part.low, part.high - part.x]
-        label = str(curve) if several else None
-        ax.errorbar(part.x, part.y, xerr=spread, label=label, linestyle="none", **look)
-    ax.set(title=panel.title, xlabel=panel.x, ylim=(len(labels) - 0.5, -0.5))
-    ax.set_yticks(labels.y, labels.segment)
-    ax.tick_params(axis="y", length=0, labelleft=panel.name == "a")
-    ax.grid(visible=False, axis="y")
-    if not panel.log_x:
-        ax.locator_params(axis="x", nbins=4)
-    else:
-        ax.set_xscale("log")
-        plain_log_ticks(ax.xaxis)
+    means = over_runs(over_runs(points, "curve", "seeds"), "curve", spread=True)
+    return means.assign(x=means.y)

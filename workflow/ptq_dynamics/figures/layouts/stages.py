@@ -112,7 +112,7 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
     ax.set_xlim(0, end)
-    if panel.y == QUANTIZED[names.DEGRADATION][1]:
+    if panel.y == QUANTIZED[names.DEGRADATION].y:
         ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
         # The level of chance may be far from the points, so only points set the vertical axis.
         low, high = points.low.fillna(points.y).min(), points.high.fillna(points.y).max()
