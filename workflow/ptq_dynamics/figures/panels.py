@@ -77,9 +77,9 @@ class Sheet:
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, in rows of a `height` in inches.
-        One legend below has the `curves`, by default those of the data, and `more`. `draw` replaces the
-        function that draws a panel. If `is_first_large`, the others are beside the first. Facts:
-        the number of points, and sentences below the caption, at last `notes`."""
+        One legend below has the `curves`, by default those of the data, and `more`. `draw` replaces
+        the function that draws a panel. If `is_first_large`, the others are beside the first.
+        Facts: the number of points, and sentences below the caption, at last `notes`."""
         data, panels = self.data, self.panels
         own = names_in_groups(data.labels) if self.settings.grouped else data.labels
         curves = in_order(curves or own)

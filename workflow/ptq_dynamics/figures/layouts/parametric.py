@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
 LEAST = 5  # points for a correlation
-# Panels of several curves against the loss have at least these shares of points, and extend by a margin.
+# Panels of several curves against the loss have these shares of points, and a margin.
 SHOWN, SHOWN_OF_LOSSES, BEYOND = 0.6, 0.25, 0.05
 
 
