@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from ptq_dynamics.figures.labels import RATES, Panel
+from ptq_dynamics.figures.labels import RATES, UNDER, Panel
 from ptq_dynamics.figures.style import END, GUIDE, NAMES, SMALLEST, Line, Look, Styles
 
 WIDEST, WIDEST_BELOW = (
@@ -31,7 +31,7 @@ def draw_panel(
     """Draw the points of one panel: lines with bands or error bars, and outlined ends of runs."""
     shade = 0.2 if table.curve.nunique() <= MANY else 0.08
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
-        line, width = styles[str(curve)], panel.widths.get(str(curve))
+        line = styles[str(curve)]
         if panel.form in ("bars", "points"):
             own: Look = {"linestyle": line.dash if panel.form == "bars" else "none"}
             own |= {"linewidth": 0.5}
@@ -39,8 +39,8 @@ def draw_panel(
             own |= {"markersize": SMALL} if is_small else {}
             error_bars(ax, part, line, str(curve), **own)
             continue
-        is_thin = panel.form == "thin"
-        look: Look = {"linewidth": width} if width else {"linewidth": 0.6} if is_thin else {}
+        is_thin = panel.form == "thin" or UNDER.fullmatch(str(curve))
+        look: Look = {"linewidth": 0.6} if is_thin else {}
         # Runs have many checkpoints, and markers on narrower lines would hide the lines below.
         if line.area > END:
             look |= {"markersize": line.area**0.5, "linestyle": "none"}

@@ -1,8 +1,8 @@
 """Names, labels and small types that figures share with other rooms."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from ptq_dynamics.curvature.probes.sharpness import Sharpness
@@ -89,7 +89,6 @@ class Panel:
     diagonal: bool = False  # draw the line of equal values
     alike: str = ""  # panels with the same value share the vertical scale
     zoom: float | None = None  # right limit of the horizontal axis
-    widths: Mapping[str, float] = field(default_factory=dict)  # line widths of curves in points
 
 
 # The panels of metrics, without horizontal axes. Titles have {q} for the quantizer.

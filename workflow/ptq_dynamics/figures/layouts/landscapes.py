@@ -1,8 +1,6 @@
 """Loss landscapes in the plane of a final checkpoint, an earlier one and its quantized weights."""
 
 import math
-from collections.abc import Mapping
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,7 +16,6 @@ from ptq_dynamics.figures.layout import Layout, Reads, Some, Text
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
 
     from ptq_dynamics.figures.panels import Picture, Sheet
     from ptq_dynamics.figures.style import Look
@@ -87,43 +84,32 @@ class Landscapes(Layout):
         colors = ScalarMappable(BoundaryNorm(bounds, 256), "cividis_r")
         # One extent, so that the widths of valleys can be compared.
         limits = {"xlim": (grids.x.min(), grids.x.max()), "ylim": (grids.y.min(), grids.y.max())}
+
+        def draw(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: object) -> None:
+            surface = table[table.segment == "grid"].pivot(
+                index="y", columns="x", values="increase"
+            )
+            shape = (surface.columns, surface.index, surface, bounds)
+            ax.contourf(*shape, cmap=colors.cmap, norm=colors.norm)
+            ax.contour(*shape, colors="0.25", linewidths=0.3)
+            for name, (marker, text) in MARKS.items():
+                point = table[table.segment == name]
+                look: Look = {"marker": marker, "markersize": 5, "linestyle": "none"}
+                look |= {"color": "white", "markeredgecolor": "black", "label": text}
+                ax.plot(point.x, point.y, **look)
+            ax.set(title=panel.title, xlabel=ALONG, ylabel=ACROSS, facecolor="0.93", **limits)
+            ax.set_aspect("equal")
+            ax.locator_params(axis="x", nbins=5)
+            ax.grid(False)
+            ax.label_outer()
+
         columns = math.ceil(math.sqrt(len(planes)))
-        picture = sheet.publish(
-            [text for _, text in MARKS.values()],
-            columns,
-            draw=partial(_draw_panel, bounds=bounds, colors=colors, limits=limits),
-            height=TEXT / max(2, columns) * 0.8 + 0.12 / math.ceil(len(planes) / columns),
-        )
-        picture.figure.set_layout_engine("compressed", w_pad=0.02, h_pad=0.02, wspace=0.02)
-        bar = picture.figure.colorbar(colors, ax=picture.figure.axes, aspect=30, pad=0.01)
-        bar.set_ticks(
-            bounds.tolist(), labels=[f"{bound:.2g}".replace("-", "−") for bound in bounds]
-        )
+        height = TEXT / max(2, columns) * 0.8 + 0.12 / math.ceil(len(planes) / columns)
+        labels = [text for _, text in MARKS.values()]
+        picture = sheet.publish(labels, columns, draw=draw, height=height)
+        figure = picture.figure
+        figure.set_layout_engine("compressed", w_pad=0.02, h_pad=0.02, wspace=0.02)
+        bar = figure.colorbar(colors, ax=figure.axes, aspect=30, pad=0.01)
+        bar.set_ticks(bounds.tolist(), labels=[f"{bound:.2g}" for bound in bounds])
         bar.set_label("L − L(Θₖ) (nats/token)")
         return picture
-
-
-def _draw_panel(
-    ax: "Axes",
-    panel: Panel,
-    table: "pd.DataFrame",
-    styles: object,
-    bounds: np.ndarray,
-    colors: "ScalarMappable",
-    limits: Mapping[str, tuple[float, float]],
-) -> None:
-    """Draw the contours of a plane and its points."""
-    surface = table[table.segment == "grid"].pivot(index="y", columns="x", values="increase")
-    shape = (surface.columns, surface.index, surface, bounds)
-    ax.contourf(*shape, cmap=colors.cmap, norm=colors.norm)
-    ax.contour(*shape, colors="0.25", linewidths=0.3)
-    for name, (marker, text) in MARKS.items():
-        point = table[table.segment == name]
-        look: Look = {"marker": marker, "markersize": 5, "linestyle": "none", "label": text}
-        ax.plot(point.x, point.y, color="white", markeredgecolor="black", **look)
-    ax.set(
-        title=panel.title, xlabel=ALONG, ylabel=ACROSS, facecolor="0.93", aspect="equal", **limits
-    )
-    ax.locator_params(axis="x", nbins=5)
-    ax.grid(False)
-    ax.label_outer()

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
 
 PEAK = "last at the peak rate, mean"
-WIDEST, NARROWEST = 2.2, 0.6  # widths in points of lines that may overlap
 # Labels of other horizontal axes than tokens.
 AXES = {
     "share": "Share of the end's weights",
@@ -83,8 +82,8 @@ class OverTokens(Layout):
             if options.log:
                 panel = replace(panel, log_y=True)
             if metric == names.LOSS and options.quantized_losses == "within":
-                widths, parts = _all_losses(data)
-                curves, panel = [*widths], replace(panel, title="Loss", widths=widths)
+                parts, panel = _all_losses(data), replace(panel, title="Loss")
+                curves = [*dict.fromkeys(label for part in parts for label in part.curve)]
             else:
                 parts = list(_points(data, metric, quantizer, x))
                 parts[0] = (
@@ -133,18 +132,14 @@ def _points(data: "Curves", metric: str, quantizer: str | None, x: str) -> Itera
         yield data.points(metric, quantizer)
 
 
-def _all_losses(data: "Curves") -> tuple[dict[str, float], list["pd.DataFrame"]]:
-    """Return line widths by curve and points of losses in full precision and under quantizers.
-    Lines with fewer bits are narrower, because losses may differ by less than a line width."""
-    widths, parts = dict.fromkeys(data.labels, WIDEST), [data.points(names.LOSS, None)]
-    ordered = sorted(data.quantizers.values(), key=lambda shown: -shown.bits)
-    for number, shown in enumerate(ordered, start=1):
-        under = {label: f"{label} ({data.called[shown.name]})" for label in data.labels}
-        points = data.points(names.LOSS, shown.name)
-        parts.append(points.assign(curve=points.curve.map(under)))
-        width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
-        widths |= dict.fromkeys(under.values(), width)
-    return widths, parts
+def _all_losses(data: "Curves") -> list["pd.DataFrame"]:
+    """Return the points of losses in full precision, and of curves under quantizers."""
+    under = {name: data.points(names.LOSS, name) for name in data.quantizers}
+    named = [
+        points.assign(curve=points.curve + f" ({data.called[name]})")
+        for name, points in under.items()
+    ]
+    return [data.points(names.LOSS, None), *named]
 
 
 def _level(data: "Curves", metric: str, quantizer: str) -> "pd.DataFrame":
