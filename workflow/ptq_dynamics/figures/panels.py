@@ -89,6 +89,7 @@ class Sheet:
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         columns = 2 if is_first_large else columns
         has_rates = bool(data.learning_rates().y.max() > 0)  # rates may be unknown
+        panels = [replace(p, is_lowest=n + columns >= len(panels)) for n, p in enumerate(panels)]
         # Panels in a column share one strip with the learning rate, below the lowest of them.
         over = [n for n, panel in enumerate(panels) if panel.rate and has_rates]
         under = {panels[n].name: n + columns for n in over}

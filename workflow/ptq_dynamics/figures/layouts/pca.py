@@ -39,7 +39,7 @@ class Pca(Layout):
         table = scores.rename(columns={"pc1": "x", "pc2": "y", SEED: "seeds"})
         table = table.assign(segment=segment, axis="left", metric="components")
         x, y = (
-            f"Principal component {number} ({100 * share:.0f} % of variance)"
+            f"Component {number} ({100 * share:.0f} % of variance)"
             for number, share in enumerate(manifest.facts["explained"][:2], start=1)
         )
         sheet.add(Panel("Checkpoints", x, y), table)

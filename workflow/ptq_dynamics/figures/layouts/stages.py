@@ -121,17 +121,8 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
     stages = points.groupby("curve", sort=False).x.mean()
     ax.set(title=panel.title, ylabel=panel.y)
     ax.set_xticks(stages, stages.index, rotation=90)
-    ax.tick_params(axis="x", length=0, labelbottom=_is_lowest(ax))
+    ax.tick_params(axis="x", length=0, labelbottom=panel.is_lowest)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}".replace("-", "−"))
-
-
-def _is_lowest(ax: "Axes") -> bool:
-    """Return whether a panel is the lowest of its column."""
-    specs = [spec for other in ax.figure.axes if (spec := other.get_subplotspec())]
-    own = ax.get_subplotspec()
-    return not own or own.rowspan.start == max(
-        spec.rowspan.start for spec in specs if spec.colspan == own.colspan
-    )
 
 
 def _width(part: "pd.DataFrame") -> float:
