@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ptq_dynamics.figures.labels import RATES, UNDER, Panel
@@ -130,7 +131,8 @@ def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float
         text = ax.annotate(
             name, (1, place - above), (4, 0), xycoords="axes fraction", textcoords="offset points"
         )
-        text.set(color=styles[name].color, fontsize=NAMES, verticalalignment="center")
+        dark = [0.7 * part for part in to_rgb(styles[name].color)]  # readable on white
+        text.set(color=to_hex(dark), fontsize=NAMES, verticalalignment="center")
 
 
 def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:

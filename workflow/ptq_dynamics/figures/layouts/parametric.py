@@ -63,8 +63,8 @@ class Parametric(Layout):
                 panel = replace(panel, diagonal=metric == LOSS)
                 if len(groups[group]) > 1:
                     shown = points.x.quantile(SHOWN_OF_LOSSES if metric == LOSS else SHOWN)
-                    lowest, ends = points.groupby("curve").x.min(), data.last_of(points).x
-                    last = max(shown, lowest.max(), ends.max())
+                    curves = points.groupby("curve").x
+                    last = max(shown, curves.min().max(), curves.last().max())
                     zoom = float(last + BEYOND * (last - points.x.min()))
                     panel = replace(panel, zoom=zoom, form="thin")
             sheet.add(panel, points)
