@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ptq_dynamics.figures.labels import RATES, UNDER, Panel
@@ -131,8 +131,9 @@ def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float
         text = ax.annotate(
             name, (1, place - above), (4, 0), xycoords="axes fraction", textcoords="offset points"
         )
-        dark = [0.7 * part for part in to_rgb(styles[name].color)]  # readable on white
-        text.set(color=to_hex(dark), fontsize=NAMES, verticalalignment="center")
+        red, green, blue = (0.7 * part for part in to_rgb(styles[name].color))
+        dark = (red, green, blue)  # readable on white
+        text.set(color=dark, fontsize=NAMES, verticalalignment="center")
 
 
 def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:

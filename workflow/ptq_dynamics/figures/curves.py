@@ -144,6 +144,12 @@ class Curves:
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
+    def with_loss(self, metric: str, quantizer: str | None) -> pd.DataFrame:
+        """Return a metric of every curve, seed and checkpoint beside the full-precision loss."""
+        before = self.rows(names.LOSS, None).set_index(POINT)[names.VALUE].rename(names.LOSS)
+        table = self.rows(metric, quantizer).sort_values(names.STEP, kind="stable")
+        return self.members.merge(table.join(before, on=POINT), on=names.TRAJECTORY)
+
     def checkpoints(self, run: ShownRun) -> Sequence[Checkpoint]:
         """Return the checkpoints of a run."""
         return self.places.get(run.name) or Trajectory(self.inputs[run.label]).checkpoints

@@ -69,16 +69,19 @@ OTHERS = (  # curves without a role take these first
 )
 # Styles by the first word of a label, with the paper's colours of its three kinds of runs. Stars
 # are means of several runs, large squares are one run.
-STABLE, DECAY, COSINE = (
+STABLE, DECAY, COSINE, LAWA = (
     Line("#808000", "-", "o"),
     Line("#800080", "-", "s"),
     Line("#0077BB", "-", "X"),
+    Line("#E69F00", "-", "^"),
 )
 ROLES = {
     "Stable": STABLE,
     "Decay": DECAY,
     "Doubled": DECAY,
-    "LAWA": Line("#E69F00", "-", "^"),
+    "LAWA": LAWA,
+    "average": LAWA,
+    "last": STABLE,
     "Soup": Line("#009988", "-", "*", 75.0),
     "Base": Line("#004488", "-", "s", 30.0),
     "Exponential": Line("#77AADD", "--", "v"),

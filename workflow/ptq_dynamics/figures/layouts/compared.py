@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.labels import Panel, in_group
 from ptq_dynamics.figures.layout import Evaluations, Layout
-from ptq_dynamics.measure.names import LOSS, STEP, TRAJECTORY, VALUE
+from ptq_dynamics.measure.names import LOSS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,14 +78,13 @@ def _values(
     """Return a value `x` of each curve, with its ends `low` and `high`."""
     import pandas as pd
 
-    from ptq_dynamics.figures.curves import POINT, band, over_runs
+    from ptq_dynamics.figures.curves import band, over_runs
     from ptq_dynamics.figures.layouts.flatness import at_equal_loss
 
-    before = data.rows(LOSS, None).set_index(POINT)[VALUE].rename(LOSS)
-    table = data.rows(metric, quantizer).sort_values(STEP, kind="stable").join(before, on=POINT)
+    table = data.with_loss(metric, quantizer)
     goes_on = {(curve, data.trunks.get(name)) for curve, name in data.members.to_numpy()}
-    own = [(curve, name) not in goes_on for curve, name in data.members.to_numpy()]
-    table = data.members[own].merge(table, on=TRAJECTORY)
+    pairs = zip(table.curve, table.trajectory, strict=True)
+    table = table[[pair not in goes_on for pair in pairs]]
     place = {"segment": table.trajectory, "axis": "left", "x": 0.0, LOSS: table[LOSS]}
     points = pd.DataFrame({"curve": table.curve, **place, **band(table)})
     points = points.assign(stage=table.phase, step=table.step)

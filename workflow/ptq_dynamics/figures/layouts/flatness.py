@@ -10,7 +10,7 @@ from pydantic import model_validator
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.columns import OrColumn, columns
 from ptq_dynamics.figures.layout import Layout, Some
-from ptq_dynamics.measure.names import EIGENVALUES, LOSS, STEP, VALUE, ErrorOrCurvature
+from ptq_dynamics.measure.names import EIGENVALUES, LOSS, VALUE, ErrorOrCurvature
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,11 +90,9 @@ def _against(data: "Curves", other: str, metric: str, quantizer: str) -> "pd.Dat
 
     from ptq_dynamics.figures.curves import POINT, band
 
-    before, against = (data.rows(name, None).set_index(POINT) for name in (LOSS, other))
-    table = data.rows(metric, quantizer).sort_values(STEP, kind="stable")
-    table = table.join(before[VALUE].rename(LOSS), on=POINT)
-    table = table.join(against[[VALUE, "checkpoint"]].add_prefix("other_"), on=POINT, how="inner")
-    table = data.members.merge(table, on="trajectory").drop_duplicates("other_checkpoint")
+    against = data.rows(other, None).set_index(POINT)[[VALUE, "checkpoint"]].add_prefix("other_")
+    table = data.with_loss(metric, quantizer).join(against, on=POINT, how="inner")
+    table = table.drop_duplicates("other_checkpoint")
     place = {"curve": table.curve, "segment": table.trajectory, "axis": "left"}
     points = pd.DataFrame({**place, "x": table.other_value, **band(table), LOSS: table[LOSS]})
     return points[(points.x > 0) & points.y.notna()]
