@@ -136,7 +136,7 @@ def test_a_horizon_has_one_colour_at_all_rates_and_the_longest_that_of_cosines(d
     panels = {ax.get_label(): ax for ax in picture.axes}
     looks = [{line.get_label(): line.get_color() for line in data_lines(panels[n])} for n in "abcd"]
     assert all(look == looks[0] for look in looks) and len({*looks[0].values()}) == 4
-    assert looks[0]["T = 100 %"] == lines(["Cosine"])["Cosine"].color
+    assert looks[0]["T = 100 %"] == lines(["Cosine"])["Cosine"].color.lower()
 
 
 def test_curves_that_the_scale_leaves_out_are_named_in_the_picture(drawn):

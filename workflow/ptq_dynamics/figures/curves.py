@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.labels import (
     FULL_PRECISION,
     QUANTIZED,
@@ -19,6 +18,7 @@ from ptq_dynamics.figures.labels import (
     call,
     in_group,
 )
+from ptq_dynamics.figures.selection import Selection
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
 from ptq_dynamics.train.settings import TRAINING
@@ -35,7 +35,7 @@ class Curves:
     A value is the mean over calibration draws and seeds. Its error is the standard deviation over
     seeds, or with one seed the standard error over blocks (`errors_of_comparison`) and draws."""
 
-    def __init__(self, settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> None:
+    def __init__(self, settings: Selection, inputs: Mapping[str, Sequence[Manifest]]) -> None:
         self.settings, self.inputs = settings, inputs
         self.table = join(settings.series, inputs)
         # If no checkpoint has tokens, figures show steps.
@@ -77,7 +77,7 @@ class Curves:
 
     def wanted(self, *, quantized_losses: bool = False) -> Iterator[tuple[str, str | None]]:
         """Yield every metric with every quantizer, or with None for full precision."""
-        for metric in self.settings.figure.metrics:
+        for metric in self.settings.metrics:
             if metric in self.full:
                 yield metric, None
             if metric not in self.full or (metric == names.LOSS and quantized_losses):

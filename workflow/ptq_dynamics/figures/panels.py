@@ -81,7 +81,7 @@ class Sheet:
         the function that draws a panel. If `is_first_large`, the others are beside the first.
         Facts: the number of points, and sentences below the caption, at last `notes`."""
         data, panels = self.data, self.panels
-        own = names_in_groups(data.labels) if self.settings.figure.grouped else data.labels
+        own = names_in_groups(data.labels) if self.settings.grouped else data.labels
         curves = in_order(curves or own)
         absent = [f"{name}: left out" for name in names_in_groups(self.settings.absent)]
         more = {**more, **dict.fromkeys(absent, Line2D([], [], linestyle="none"))}

@@ -193,8 +193,10 @@ def _variant(line: Line, number: int) -> Line:
     return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)
 
 
-TICKS = {"labelsize": 6.5, "major.width": 0.6, "major.size": 2.0, "major.pad": 2.0}
-TICKS |= {"minor.width": 0.4, "minor.size": 1.2}
+TICKS = {
+    **{"labelsize": 6.5, "major.width": 0.6, "major.size": 2.0, "major.pad": 2.0},
+    **{"minor.width": 0.4, "minor.size": 1.2},
+}
 SETTINGS = {f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()} | {
     # This font is part of matplotlib; seaborn prefers Arial if it is installed.
     "font.sans-serif": ["DejaVu Sans"],
