@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 import yaml
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection
+from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
 from ptq_dynamics.base.content import canonical, write_atomically
@@ -47,11 +49,7 @@ PROBED = {
 LAYOUTS = {
     "over_tokens": {"metrics": ["quantization_error"]},
     "parametric": {"metrics": ["quantization_error", "loss"]},
-    "ends": {"metrics": ["loss_increase"]},
-    "averages": {"metrics": ["loss"]},
-    "onset": {"metrics": ["quantization_error", "loss"]},
     "stages": {"metrics": ["quantization_error", "accuracy_degradation"]},
-    "windows": {"metrics": ["quantization_error"]},
     "flatness": {"metrics": ["quantization_error", "sharpness"]},
     "compared": {"metrics": ["quantization_error"]},
     "landscapes": {"landscape": {"previous": "2/190"}},
@@ -317,7 +315,29 @@ class Drawn:
 
 def data_lines(ax: Axes) -> list[Line2D]:
     """The lines of a panel that show data."""
-    return [line for line in ax.get_lines() if not isinstance(line, AxLine)]
+    lines = [line for line in ax.get_lines() if not isinstance(line, AxLine)]
+    return [line for line in lines if line.get_transform() == ax.transData]
+
+
+def points_of(*columns: np.ndarray | pd.Series) -> set[tuple[float, ...]]:
+    """The points of which all coordinates are numbers, to ten digits."""
+    points = np.column_stack([np.asarray(column, dtype=float) for column in columns])
+    points = points[np.isfinite(points).all(axis=1)].tolist()
+    return {tuple(float(f"{number:.10g}") for number in point) for point in points}
+
+
+def drawn_points(ax: Axes) -> tuple[set[tuple[float, ...]], set[tuple[float, ...]]]:
+    """The points of a panel, and the ends of its bands and bars."""
+    points, ends = set(), set()
+    for line in data_lines(ax):
+        points |= points_of(*line.get_data())
+    for drawn in ax.collections:
+        if isinstance(drawn, PathCollection):
+            points |= points_of(*np.asarray(drawn.get_offsets()).T)
+        elif isinstance(drawn, PolyCollection | LineCollection):
+            for path in drawn.get_paths():
+                ends |= points_of(*path.vertices.T)
+    return points, ends
 
 
 def spoken(picture: Picture) -> str:
@@ -326,19 +346,38 @@ def spoken(picture: Picture) -> str:
 
 
 def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
-    """Every line in the table is drawn in its panel, and no other; of layouts that draw otherwise,
-    there are as many panels."""
+    """Every point in the table is drawn in its panel, with its band or bar, and no other. Lines
+    join the points of one segment."""
     panels = dict.fromkeys(str(name) for name in table.panel)
     axes = {str(ax.get_label()): ax for ax in picture.axes}
     assert len(table) and {*panels} <= {*axes}
-    if layout in ("landscapes", "flatness", "stages", "laws", "compared"):
-        return
     for name in panels:
         part = table[table.panel == name]
         rate = part.axis == "rate"
         shown = {name: part[~rate]} | ({STRIP.format(name): part[rate]} if rate.any() else {})
         for label, rows in shown.items():
+            ax, grid = axes[label], rows.segment == "grid"
+            if grid.any():
+                check_contours(ax, rows[grid])
+            points, ends = drawn_points(ax)
+            assert points == points_of(rows.x[~grid], rows.y[~grid]), label
+            across = layout == "compared" or rows.y_axis.isna().all()
+            sides = [(x, rows.y) if across else (rows.x, x) for x in (rows.low, rows.high)]
+            known = set().union(*(points_of(*side) for side in sides))
+            assert known <= ends <= known | points, (label, known - ends, ends - known)
+            if layout in ("landscapes", "stages", "laws", "compared"):
+                continue
             groups = [group for _, group in rows.groupby(["curve", "segment", "axis"], sort=False)]
-            for line, group in zip(data_lines(axes[label]), groups, strict=True):
+            for line, group in zip(data_lines(ax), groups, strict=True):
                 assert np.array_equal(line.get_xdata(), group.x), group.segment
                 assert np.array_equal(line.get_ydata(), group.y), group.segment
+
+
+def check_contours(ax: Axes, rows: pd.DataFrame) -> None:
+    """The contours of a panel are those of a table."""
+    surface = rows.pivot(index="y", columns="x", values="increase")
+    for drawn in (each for each in ax.collections if isinstance(each, ContourSet)):
+        draw = Picture().subplots().contourf if drawn.filled else Picture().subplots().contour
+        again = draw(surface.columns, surface.index, surface, drawn.levels)
+        for one, other in zip(drawn.get_paths(), again.get_paths(), strict=True):
+            assert np.allclose(one.vertices, other.vertices)

@@ -2,6 +2,7 @@
 
 import pytest
 from drawing import Drawn, check, figure, planned
+from ptq_dynamics.figures.layout import BEFORE
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +18,7 @@ def test_every_line_ends_at_the_whole_way(tmp_path):
         runs["averages"]["short"] = {"start": "lawa-20", "end": "wsd-3e-3", "points": 5}
 
     curves = {"Long": ["lawa-to-decay"], "Short": ["short"]}
-    figures = {"both": figure("over_tokens", curves, ["gptq-3bit"], options={"share": True})}
+    figures = {"both": figure("over_tokens", curves, ["gptq-3bit"], options={"x": "share"})}
     table = drawn(tmp_path, figures, runs=another).table("both")
     shares = table.groupby("curve").x.agg(["min", "max"])
     assert (shares["min"] == 0).all() and (shares["max"] == 1).all(), shares
@@ -43,12 +44,16 @@ def merged(runs):
 
 DECAYS = {"Runs": ["constant-3e-3", "wsd-3e-3"], "Other": ["decay-080"]}
 WITH = {**DECAYS, "Soup": ["soup"]}
-DRAWN = ("over_tokens", "parametric", "ends")
+BUDGET = {"options": {"x": "budget"}}
+DRAWN = {"over_tokens": {}, "parametric": {}, "over_tokens-budgets": BUDGET}
 
 
 @pytest.fixture(scope="module")
 def soups(tmp_path_factory):
-    figures = {name: figure(name, WITH, ["gptq-3bit"]) for name in DRAWN}
+    figures = {
+        name: figure(name.split("-")[0], WITH, ["gptq-3bit"], **more)
+        for name, more in DRAWN.items()
+    }
     return drawn(tmp_path_factory.mktemp("soups"), figures, runs=merged)
 
 
@@ -63,10 +68,9 @@ def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
     values = {metric: set(rows.value) for metric, rows in soup.groupby("metric")}
     losses = set(soup[(soup.metric == "loss") & (soup.quantizer == "fp")].value)
     for point in points.itertuples():
-        against_loss = layout == "parametric" and point.panel in "bc"
+        against_loss = point.x_axis == BEFORE
         end = losses if against_loss else {found.inputs.last_tokens("wsd-3e-3")}
         share = 100 if point.y_axis.endswith("(%)") else 1
         assert point.x in end
         assert point.y in {share * each for each in set().union(*values.values())}
-    if layout != "ends":
-        check(found.picture(layout), table, layout)
+    check(found.picture(layout), table, layout.split("-")[0])

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from drawing import Drawn, check, spoken
+from drawing import Drawn, check, data_lines, spoken
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.lines import AxLine
@@ -75,20 +75,23 @@ def test_points_are_the_measurements(drawn):
     assert rates.y.tolist() == [schedule.learning_rate(step) for step in steps]
 
 
-def test_stage_2_goes_on_from_stage_1_on_one_axis_of_tokens(drawn):
+def test_stage_2_goes_on_from_stage_1_as_a_mean_of_its_ingredients(drawn):
     table, measured = drawn.table("fig02"), drawn.measurements("fig02")
     errors = measured[measured.metric == "quantization_error"].sort_values("tokens")
     points = table[table.axis == "left"]
-    assert {*points.panel} == {"a", "b"} and {*points.segment} == {*errors.trajectory}
+    assert {*points.panel} == {"a", "b"}
+    assert {*" ".join(points.trajectory).split()} == {*errors.trajectory}
     for name, part in points.groupby("segment"):
-        theirs = errors[errors.trajectory == name]
+        theirs = errors[errors.trajectory.isin(part.trajectory.iloc[-1].split())]
         # Where stage 2 begins, the point is also the last one of stage 1.
         theirs = theirs if name.count("-") > 1 else theirs[theirs.tokens <= part.x.max()]
         assert {*theirs.tokens} <= {*part.x}, name
-        assert part.y.to_numpy()[-1] == pytest.approx(100 * theirs.value.iloc[-1]), name
+        ends = theirs.groupby("trajectory").value.last()
+        assert part.y.to_numpy()[-1] == pytest.approx(100 * ends.mean()), name
     ends = points[points.segment == "olmo2-7b"].x.max()
     stage_2 = points[points.segment.str.startswith("olmo2-7b-ingredient")]
     assert (stage_2.groupby("segment").x.min() == ends).all()
+    assert {len(names.split()) for names in stage_2.trajectory[stage_2.x > ends]} == {3}
 
 
 def test_a_decay_begins_where_the_learning_rate_begins_to_fall(drawn):
@@ -106,14 +109,14 @@ def test_quantized_loss_is_drawn_against_that_in_full_precision(drawn):
     table, measured = drawn.table("fig06"), drawn.measurements("fig06")
     losses = measured[measured.metric == "loss"]
     losses = losses.pivot_table("value", ["trajectory", "step"], "quantizer")
-    for panel, quantizer in (("b", "gptq-4bit"), ("c", "gptq-3bit")):
+    for panel, quantizer in (("b", "gptq-4bit"), ("e", "gptq-3bit")):
         points = table[(table.panel == panel) & (table.segment == "wsd-1e-2")]
         draws = [name for name in losses.columns if name.startswith(quantizer)]
         wanted = losses.loc["wsd-1e-2", ["fp", *draws]]
         assert points.x.to_numpy() == pytest.approx(wanted.fp.to_numpy())
         assert points.y.to_numpy() == pytest.approx(wanted[draws].mean(axis=1).to_numpy())
     titles = [ax.get_title() for ax in drawn.picture("fig06").axes if has_diagonal(ax)]
-    assert titles == ["(b) FP to 4-bit loss", "(c) FP to 3-bit loss"]
+    assert titles == ["(b) FP to 4-bit loss", "(e) FP to 3-bit loss"]
 
 
 def has_diagonal(ax):
@@ -125,6 +128,20 @@ def test_errors_are_in_per_cent_and_say_so(drawn):
     units = table[table.axis == "left"].drop_duplicates("panel").set_index("panel").y_axis
     assert units.to_dict() == {"a": "Loss increase (%)", "b": "Loss (nats/token)"}
     assert set(table[table.axis == "rate"].y_axis) == {"Learning rate"}
+
+
+def test_a_horizon_has_one_colour_at_all_rates_and_the_longest_that_of_cosines(drawn):
+    picture = drawn.picture("fig21")
+    panels = {ax.get_label(): ax for ax in picture.axes}
+    looks = [{line.get_label(): line.get_color() for line in data_lines(panels[n])} for n in "abcd"]
+    assert all(look == looks[0] for look in looks) and len({*looks[0].values()}) == 4
+    assert looks[0]["T = 100 %"] == lines(["Cosine"])["Cosine"].color.lower()
+
+
+def test_curves_that_the_scale_leaves_out_are_named_in_the_picture(drawn):
+    (legend,) = drawn.picture("fig19").legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names[-2:] == ["λ = 5e-2: left out", "λ = 1e-1: left out"]
 
 
 def test_peak_rates_are_told_apart_without_colour():

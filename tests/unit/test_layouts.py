@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
-from ptq_dynamics.figures.layouts.onset import described
+from ptq_dynamics.figures.layouts.parametric import described
 from ptq_dynamics.measure import measurements
 
 pytestmark = pytest.mark.slow
@@ -18,12 +18,10 @@ CASES = [
     for layout in LAYOUTS
     for curves, quantizers in ((1, 3), (4, 1))
 ]
-# What is drawn against its age, and levels.
-AVERAGES = ["lawa-windows-5", "constant-3e-3", "exponential", "wsd-3e-3", "lawa-windows-50"]
 COUNTED = {
     name: figure(
         layout,
-        {f"Curve {n}": [(AVERAGES if layout == "windows" else RUNS)[n]] for n in range(curves)},
+        {f"Curve {n}": [RUNS[n]] for n in range(curves)},
         QUANTIZERS[:quantizers],
     )
     for name, layout, curves, quantizers in CASES

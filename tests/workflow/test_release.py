@@ -110,7 +110,11 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
         results, pictures = folders("smoke")
         kept = {path.name for path in results.iterdir()}
         drawn = {path.name for path in pictures.iterdir()}
-    assert drawn == {"README.md", *(f"{FEW}.{each}" for each in ("png", "csv", "record.json"))}
+    assert drawn == {
+        "README.md",
+        "contact-sheet.png",
+        *(f"{FEW}.{each}" for each in ("png", "csv", "record.json")),
+    }
     assert kept >= {RELEASE, SUMS, "claims.json", "paper.pdf", "tables", "cost.md"}
     checked = repository.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
     assert checked.returncode == 0, checked.stdout + checked.stderr

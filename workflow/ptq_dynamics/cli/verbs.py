@@ -162,6 +162,7 @@ def audit(
 
     Example: ptq-dynamics audit --scale smoke --rerun 5"""
     from ptq_dynamics.figures.captions import PAGE
+    from ptq_dynamics.figures.contact import SHEET
     from ptq_dynamics.provenance import audit, costs, released
     from ptq_dynamics.provenance.archive import DERIVED, Archive
 
@@ -170,7 +171,8 @@ def audit(
     # Problems by their remedy, root causes first.
     archive, causes = Archive.of_scale(scale), dict[str, list[str]]()
     if archive.every or archive.damaged:
-        check = audit.audit(archive, [Path(site.pictures, PAGE), *costs.paths(Path(site.results))])
+        pages = [Path(site.pictures, name) for name in (PAGE, SHEET)]
+        check = audit.audit(archive, [*pages, *costs.paths(Path(site.results))])
         print(f"hashed {check.files:,} files of {check.results:,} results; {check.absent:,} absent")
         again = {e.path: e for e in archive.in_order() if e.stage.startswith(DERIVED)}
         if rerun:

@@ -7,32 +7,45 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis, XAxis
+from matplotlib.axis import Axis
+from matplotlib.colors import to_rgb
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from ptq_dynamics.figures.labels import Panel
-from ptq_dynamics.figures.style import END, NAMES, Line, Look, Styles
+from ptq_dynamics.figures.labels import RATE_LABEL, UNDER, Panel
+from ptq_dynamics.figures.style import END, GUIDE, NAMES, SMALLEST, Line, Look, Styles
 
-WIDEST = 24  # letters of a line of a vertical axis's label
+WIDEST, WIDEST_BELOW = (
+    24,
+    30,
+)  # letters of a line of a vertical axis's label, and of a horizontal one
 # Panels that are cropped ignore points before this share of the horizontal axis.
 EARLY = 0.2
 SHORT = 5  # ratio of the ends of a logarithmic axis that has ticks at equal distances
 STEPS = [1, 2, 5, 10]  # between such ticks
 MANY = 5  # curves in a panel, above which bands are fainter
+MANY_POINTS, SMALL = 8, 2.2  # points of a run, above which markers with bars are small, in points
 
 
 def draw_panel(
-    ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles, goes_on: Set[str]
+    ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles, goes_on: Set[str] = frozenset()
 ) -> None:
-    """Draw the points of one panel: lines with bands, and outlined ends of runs."""
+    """Draw the points of one panel: lines with bands or error bars, and outlined ends of runs."""
     shade = 0.2 if table.curve.nunique() <= MANY else 0.08
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
-        line, width = styles[str(curve)], panel.widths.get(str(curve))
-        look: Look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin else {}
+        line = styles[str(curve)]
+        if panel.form in ("bars", "points"):
+            own: Look = {"linestyle": line.dash if panel.form == "bars" else "none"}
+            own |= {"linewidth": 0.5}
+            is_small = panel.form == "points" or len(part) > MANY_POINTS
+            own |= {"markersize": SMALL} if is_small else {}
+            error_bars(ax, part, line, str(curve), **own)
+            continue
+        is_thin = panel.form == "thin" or UNDER.fullmatch(str(curve))
+        look: Look = {"linewidth": 0.6} if is_thin else {}
         # Runs have many checkpoints, and markers on narrower lines would hide the lines below.
         if line.area > END:
             look |= {"markersize": line.area**0.5, "linestyle": "none"}
-        elif panel.thin or panel.strip:
+        elif is_thin or panel.strip:
             look |= {"markevery": slice(0)}  # only the legend has the marker
         look |= {"marker": "" if axis == "level" else line.marker}
         look = {"color": line.color, "linestyle": line.dash, "label": str(curve), **look}
@@ -41,28 +54,65 @@ def draw_panel(
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=shade, linewidth=0)
         if axis != "level" and segment not in goes_on:
             mark_end(ax, part[part.y.notna()].tail(1)[["x", "y"]].to_numpy(), line)
-    if panel.diagonal:
-        ax.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
-    elif panel.y.endswith("(%)") and table.y.min() < 0 and not panel.log_y:
-        zero_level(ax, table)
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=fill(panel.y, WIDEST))
+    ax.set(title=panel.title, xlabel=fill(panel.x, WIDEST_BELOW), ylabel=fill(panel.y, WIDEST))
     _limit(ax, panel, table)
-    if panel.log_x:
-        ax.set_xscale("log")
-        plain_log_ticks(ax.xaxis)
-    elif panel.tokens_x or panel.diagonal or panel.zoom is not None:
+    for axis, is_log in ((ax.xaxis, panel.log_x), (ax.yaxis, panel.log_y)):
+        if is_log:
+            plain_log_ticks(ax, axis)
+    if not panel.log_x and (panel.tokens_x or panel.diagonal or panel.zoom is not None):
         ax.locator_params(axis="x", nbins=4)
     if panel.tokens_x:
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if panel.log_y:
-        ax.set_yscale("log")
-        plain_log_ticks(ax.yaxis)
+    if panel.diagonal:
+        low, high = table[["x", "y"]].min().min(), table[["x", "y"]].max().max()
+        ax.axline((low, low), (high, high), **GUIDE)
+    elif panel.y.endswith("(%)") and table.y.min() < 0 and not panel.log_y:
+        ax.axhline(0, **GUIDE)
 
 
-def zero_level(ax: Axes, table: pd.DataFrame) -> None:
-    """Draw the level of zero, below which there is noise or the better of two runs."""
-    ends = table.x.min(), table.x.max()
-    ax.hlines(0, *ends, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
+def draw_rows(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles) -> None:
+    """Draw values with error bars in rows, one for each segment; a line joins those of a row."""
+    rows = table.drop_duplicates("segment")
+    is_joined = table.segment.duplicated().any()
+    for _, row in table.groupby("y") if is_joined else ():
+        ax.plot(row.x, row.y, color="0.75", linewidth=2, zorder=1)
+    for curve, part in table.groupby("curve", sort=False):
+        line = styles[str(curve)] if is_joined else Line("0.2", "-", "o")
+        look: Look = {"color": line.color, "marker": line.marker, "markersize": 4.5}
+        look |= {"label": str(curve)} if is_joined else {}
+        ax.errorbar(part.x, part.y, xerr=_spread(part, "x"), linestyle="none", **look)
+    ax.set(title=panel.title, xlabel=panel.x, ylim=(len(rows) - 0.5, -0.5))
+    ax.set_yticks(rows.y, rows.segment)
+    ax.tick_params(axis="y", length=0, labelleft=panel.name == "a")
+    ax.grid(visible=False, axis="y")
+    if panel.log_x:
+        plain_log_ticks(ax, ax.xaxis)
+    else:
+        ax.locator_params(axis="x", nbins=4)
+
+
+def draw_rates(
+    ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: float | None
+) -> None:
+    """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
+    has the labels of all that have the same highest rate, `first`."""
+    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
+        ax.plot(part.x, part.y, color=styles[str(curve)].color, linewidth=0.8)
+    highest = table.y.max()
+    ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
+    ax.yaxis.set_major_formatter("{x:.2g}")
+    ax.tick_params(axis="y", labelleft=highest != first)
+    ax.set_xlabel(above.get_xlabel())
+    if first is None:
+        ax.set_ylabel(RATE_LABEL.replace(" ", "\n"), fontsize=SMALLEST)
+    put_below(ax, above)
+
+
+def put_below(lower: Axes, upper: Axes) -> None:
+    """Let two panels share the horizontal axis, which the lower one labels."""
+    lower.sharex(upper)
+    upper.set_xlabel("")
+    upper.tick_params(axis="x", labelbottom=False)
 
 
 def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float) -> None:
@@ -81,7 +131,9 @@ def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float
         text = ax.annotate(
             name, (1, place - above), (4, 0), xycoords="axes fraction", textcoords="offset points"
         )
-        text.set(color=styles[name].color, fontsize=NAMES, verticalalignment="center")
+        red, green, blue = (0.7 * part for part in to_rgb(styles[name].color))
+        dark = (red, green, blue)  # readable on white
+        text.set(color=dark, fontsize=NAMES, verticalalignment="center")
 
 
 def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
@@ -93,9 +145,13 @@ def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
 
 def error_bars(ax: Axes, part: pd.DataFrame, line: Line, curve: str, **look: Unpack[Look]) -> None:
     """Draw points of a curve with bars for their bands."""
-    spread = [part.y - part.low, part.high - part.y]
-    own: Look = {"color": line.color, "marker": line.marker, "label": curve, **look}
-    ax.errorbar(part.x, part.y, yerr=spread, **own)
+    own: Look = {"color": line.color, "marker": line.marker, "markersize": line.area**0.5}
+    own |= {"elinewidth": 0.6, "label": curve}
+    ax.errorbar(part.x, part.y, yerr=_spread(part, "y"), **(own | look))
+
+
+def _spread(part: pd.DataFrame, name: str) -> list[pd.Series]:
+    return [part[name] - part.low, part.high - part[name]]
 
 
 def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
@@ -117,11 +173,13 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
         ax.set_ylim(*(np.exp(ends) if panel.log_y else ends))
 
 
-def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times powers of ten, a long one at fewer places, and a
-    short one at equal distances."""
+def plain_log_ticks(ax: Axes, axis: Axis) -> None:
+    """Make an axis logarithmic, with labels at 1, 2 and 5 times powers of ten. A long one has fewer
+    labels, and a short one has them at equal distances."""
+    is_x = axis is ax.xaxis
+    (ax.set_xscale if is_x else ax.set_yscale)("log")
     low, high = axis.get_data_interval()
-    long = high > (10 if isinstance(axis, XAxis) else 100) * low
+    long = high > (10 if is_x else 100) * low
     subs = (1, 3) if long else (1, 2, 5)
     axis.set_major_locator(
         MaxNLocator(4, steps=STEPS) if high < SHORT * low else LogLocator(subs=subs)

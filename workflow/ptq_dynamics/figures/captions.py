@@ -1,7 +1,7 @@
 """The page of a scale's figures, with their titles and captions. No job depends on it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.paths import MANIFEST, RECORD
+from ptq_dynamics.figures import contact
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.figures.labels import FINDING, TABLE
 
 PAGE = "README.md"
-ACROSS = 4  # small pictures in a row of the page
 INTRODUCTION = (
     "# Figures\n\n"
     "Titles and captions come from `config/figures.yaml` and use the paper's learning rates. "
@@ -22,32 +22,40 @@ INTRODUCTION = (
 
 
 def page(figures: Mapping[str, Figure], folder: Path) -> str:
-    """Return pictures, titles, captions and findings of the figures in a folder, as Markdown. Small
-    pictures that link to them come first."""
-    text, cells = "", list[str]()
-    for name, figure in figures.items():
-        if (folder / f"{name}.{RECORD}").exists():
-            caption, head = figure.caption, f"{name}: {figure.title}"
-            with suppress(Problem, KeyError):
-                caption += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
-            text += f"\n## {head}\n\n![{figure.title}]({name}.png)\n\n"
-            text += f"{caption} [Table of what is drawn]({name}.{TABLE}).\n"
-            # As GitHub names the anchor of a heading.
-            anchor = re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-")
-            cells.append(f'[<img src="{name}.png" width="180"><br>{name}](#{anchor})')
-    rows = [cells[start : start + ACROSS] for start in range(0, len(cells), ACROSS)]
-    rows[1:1] = [["---"] * ACROSS] * bool(rows)
-    sheet = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return INTRODUCTION + (f"\n{sheet}" if sheet else "") + text
+    """Return pictures, titles, captions and findings of the figures in a folder, as Markdown. Their
+    contact sheet and links to them come first."""
+    text, links = "", list[str]()
+    for name in _drawn(figures, folder):
+        caption, head = figures[name].caption, f"{name}: {figures[name].title}"
+        with suppress(Problem, KeyError):
+            caption += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
+        text += f"\n## {head}\n\n![{figures[name].title}]({name}.png)\n\n"
+        text += f"{caption} [Table of what is drawn]({name}.{TABLE}).\n"
+        # As GitHub names the anchor of a heading.
+        anchor = re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-")
+        links.append(f"[{name}](#{anchor})")
+    sheet = f"\n![All figures, small]({contact.SHEET})\n\n{' · '.join(links)}\n"
+    return INTRODUCTION + (sheet if links else "") + text
+
+
+def _drawn(figures: Iterable[str], folder: Path) -> dict[str, Path]:
+    """Return the pictures in a folder by figure."""
+    drawn = (name for name in figures if (folder / f"{name}.{RECORD}").exists())
+    return {name: folder / f"{name}.png" for name in drawn}
 
 
 def has_page(figures: Mapping[str, Figure], folder: Path) -> bool:
     """Return whether the page of a folder is as it has to be; without figures, there is none."""
-    path, text = folder / PAGE, page(figures, folder)
-    return text == INTRODUCTION or (path.is_file() and path.read_bytes() == text.encode())
+    path, pictures = folder / PAGE, [*_drawn(figures, folder).values()]
+    return not pictures or (
+        path.is_file()
+        and path.read_bytes() == page(figures, folder).encode()
+        and contact.is_current(pictures, folder / contact.SHEET)
+    )
 
 
 def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
-    """Write the page of a folder if it changed. No job depends on it."""
+    """Write the page of a folder and its contact sheet if they changed. No job depends on them."""
     if not has_page(figures, folder):
+        contact.write([*_drawn(figures, folder).values()], folder / contact.SHEET)
         write_atomically(folder / PAGE, page(figures, folder))

@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
-from typing import Unpack, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -13,10 +13,8 @@ from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.labels import (
     FULL_PRECISION,
     QUANTIZED,
-    Form,
     Panel,
     ShownRun,
-    Words,
     call,
     in_group,
 )
@@ -47,7 +45,7 @@ class Curves:
             self.table = self.table.assign(**{self.x: 0})
         self.curves = dict(settings.curves)
         self.labels = list(self.curves)
-        own: dict[str, Words] = {e.name: (e.title, e.label, {}) for e in settings.columns}
+        own = {c.name: Panel(c.title, "", c.label) for c in settings.columns}
         rounded = {column.name for column in settings.columns if column.quantized}
         self.quantized = QUANTIZED | {name: own[name] for name in rounded}
         self.full = FULL_PRECISION | {name: own[name] for name in own.keys() - rounded}
@@ -57,6 +55,7 @@ class Curves:
         self.draws: dict[str | None, tuple[str, ...]] = {None: (names.FULL_PRECISION,)}
         self.draws |= {shown.name: shown.draws for shown in settings.quantizers}
         self.called = call(settings.quantizers)
+        self.places = {series.trajectory: series.places for series in settings.series}
         # The trunk of each branch, and the step at which the branch begins.
         self.trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
         self.starts = {run.name: run.at or 0 for run in settings.runs if run.trunk}
@@ -85,22 +84,16 @@ class Curves:
                 for quantizer in self.quantizers:
                     yield metric, quantizer
 
-    def panel(
-        self, metric: str, quantizer: str | None, x: str, title: str = "{}", **form: Unpack[Form]
-    ) -> Panel:
-        """Return a panel for a metric against `x`; `title` is a template for the metric's words,
-        and `form` has further fields of the panel."""
-        words, label, own = self.quantized[metric] if quantizer else self.full[metric]
-        words = words.format(q=self.called.get(quantizer or ""))
-        merged: Form = {**own, **form}
-        return Panel(title.format(words), x, label, **merged)
+    def panel(self, metric: str, quantizer: str | None, x: str, title: str = "{}") -> Panel:
+        """Return a panel for a metric against `x`; `title` is a template for the metric's words."""
+        words = self.quantized[metric] if quantizer else self.full[metric]
+        called = words.title.format(q=self.called.get(quantizer or ""))
+        return replace(words, title=title.format(called), x=x)
 
-    def run_panel(
-        self, metric: str, quantizer: str | None, title: str = "{}", **form: Unpack[Form]
-    ) -> Panel:
+    def run_panel(self, metric: str, quantizer: str | None, title: str = "{}") -> Panel:
         """Return a panel for a metric against tokens, above a strip with the learning rate."""
-        own: Form = {"strip": True, "tokens_x": True, "crop": metric == names.LOSS, **form}
-        return self.panel(metric, quantizer, self.x_label, title, **own)
+        panel = self.panel(metric, quantizer, self.x_label, title)
+        return replace(panel, strip=True, tokens_x=True, crop=metric == names.LOSS)
 
     @cache
     def rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
@@ -151,9 +144,15 @@ class Curves:
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
+    def with_loss(self, metric: str, quantizer: str | None) -> pd.DataFrame:
+        """Return a metric of every curve, seed and checkpoint beside the full-precision loss."""
+        before = self.rows(names.LOSS, None).set_index(POINT)[names.VALUE].rename(names.LOSS)
+        table = self.rows(metric, quantizer).sort_values(names.STEP, kind="stable")
+        return self.members.merge(table.join(before, on=POINT), on=names.TRAJECTORY)
+
     def checkpoints(self, run: ShownRun) -> Sequence[Checkpoint]:
         """Return the checkpoints of a run."""
-        return run.places or Trajectory(self.inputs[run.label]).checkpoints
+        return self.places.get(run.name) or Trajectory(self.inputs[run.label]).checkpoints
 
     @cache
     def learning_rates(self) -> pd.DataFrame:
@@ -195,6 +194,14 @@ class Curves:
                 parts.append(pd.DataFrame(place | band(part)))
         return pd.concat(parts, ignore_index=True)
 
+    def over_branches(self, points: pd.DataFrame) -> pd.DataFrame:
+        """Return the means over those branches of a trunk in a curve that begin and end alike."""
+        ids = points.groupby(["curve", "segment"]).checkpoint_id
+        span = ids.transform("first") + ids.transform("last")
+        key = span + [self.trunks.get(name) or name for name in points.segment]
+        points = points.assign(key=key, own=points.checkpoint_id)
+        return over_runs(points, "curve", "key", "own").drop(columns=["key", "own"])
+
     @staticmethod
     def last_of(points: pd.DataFrame) -> pd.DataFrame:
         """Return the last point of every trajectory in a curve."""
@@ -210,6 +217,21 @@ def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
     # With one seed, the standard deviation is NaN.
     spread = values.transform("std").fillna(table.stderr)
     return table.assign(value=values.transform("mean"), stderr=spread).drop_duplicates(key)
+
+
+def over_runs(points: pd.DataFrame, *key: str, spread: bool = False) -> pd.DataFrame:
+    """Return the mean of the points of each key, with all their trajectories, checkpoints and
+    seeds. The error is the mean of theirs, or the `spread`: the standard deviation of several."""
+    runs = points.assign(error=points.high - points.y).groupby([*key], sort=False, dropna=False)
+    means = {
+        name: runs[name].transform("mean") for name in ("x", "y", names.LOSS) if name in points
+    }
+    error = runs.error.transform("mean")
+    error = runs.y.transform("std").fillna(error) if spread else error
+    for name in ("trajectory", "checkpoint_id", "seeds"):
+        means[name] = runs[name].transform(lambda texts: " ".join(dict.fromkeys(map(str, texts))))
+    points = points.assign(**means, low=means["y"] - error, high=means["y"] + error)
+    return points.drop_duplicates([*key])
 
 
 def band(table: pd.DataFrame) -> dict[str, pd.Series]:

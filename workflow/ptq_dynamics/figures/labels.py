@@ -1,14 +1,13 @@
 """Names, labels and small types that figures share with other rooms."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TypedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 from ptq_dynamics.curvature.probes.sharpness import Sharpness
 from ptq_dynamics.curvature.probes.spectrum import Spectrum
 from ptq_dynamics.measure import names
-from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 PICTURES = ("pdf", "png")
 TABLE = "csv"
@@ -62,7 +61,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run at one seed, with `places` as in `Series`; a branch leaves its `trunk` at step `at`."""
+    """A run at one seed; a branch leaves its `trunk` at step `at`."""
 
     label: str
     name: str
@@ -70,7 +69,6 @@ class ShownRun:
     trunk: str | None
     at: int | None
     stands_for: str | None
-    places: tuple[Checkpoint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,46 +83,31 @@ class Panel:
     tokens_x: bool = False  # format ticks as tokens
     log_x: bool = False
     log_y: bool = False
-    thin: bool = False  # no markers
+    # Lines with bands; thin ones without markers; markers with error bars; or markers alone.
+    form: Literal["lines", "thin", "bars", "points"] = "lines"
+    is_lowest: bool = True  # of its column
     crop: bool = False  # it ignores the first part of the horizontal axis, but for ends of runs
     diagonal: bool = False  # draw the line of equal values
     alike: str = ""  # panels with the same value share the vertical scale
     zoom: float | None = None  # right limit of the horizontal axis
-    widths: Mapping[str, float] = field(default_factory=dict)  # line widths of curves in points
 
 
-class Form(TypedDict, total=False):
-    """Fields of a `Panel` that a metric or a layout chooses."""
-
-    strip: bool
-    tokens_x: bool
-    log_x: bool
-    log_y: bool
-    thin: bool
-    crop: bool
-    diagonal: bool
-    alike: str
-    zoom: float | None
-    widths: Mapping[str, float]
-
-
-# Title with {q} for the quantizer, label of the vertical axis, and the form of a metric's panel.
-Words = tuple[str, str, Form]
-FULL_PRECISION: dict[str, Words] = {
-    names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
-    **{c.name: (c.title, c.label, {}) for c in Sharpness.columns},
-    **{e.name: (e.title, e.label, {"thin": True, "log_y": True}) for e in Spectrum.columns},
-    "gradient_norm": ("Gradient norm", "L2 norm of the gradient", {"log_y": True}),
-    "weight_norm": ("Weight norm", "L2 norm of the weights", {}),
-    names.ACCURACY: ("Accuracy", "Accuracy (%)", {}),
+# The panels of metrics, without horizontal axes. Titles have {q} for the quantizer.
+FULL_PRECISION = {
+    names.LOSS: Panel("Full-precision loss", "", "Loss (nats/token)"),
+    **{c.name: Panel(c.title, "", c.label) for c in Sharpness.columns},
+    **{c.name: Panel(c.title, "", c.label, form="thin", log_y=True) for c in Spectrum.columns},
+    "gradient_norm": Panel("Gradient norm", "", "L2 norm of the gradient", log_y=True),
+    "weight_norm": Panel("Weight norm", "", "L2 norm of the weights"),
+    names.ACCURACY: Panel("Accuracy", "", "Accuracy (%)"),
 }
-QUANTIZED: dict[str, Words] = {
-    names.LOSS: ("{q} loss", "Loss (nats/token)", {}),
-    names.QUANTIZATION_ERROR: ("{q} error", "Loss increase (%)", {}),
-    names.INCREASE: ("{q} loss increase", "Increase δ (nats/token)", {}),
-    names.WEIGHT_ERROR: ("{q} weight error", "Mean squared error", {}),
-    names.OUTPUT_ERROR: ("{q} output error", "Mean squared error", {}),
-    names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {}),
+QUANTIZED = {
+    names.LOSS: Panel("{q} loss", "", "Loss (nats/token)"),
+    names.QUANTIZATION_ERROR: Panel("{q} error", "", "Loss increase (%)"),
+    names.INCREASE: Panel("{q} loss increase", "", "Increase δ (nats/token)"),
+    names.WEIGHT_ERROR: Panel("{q} weight error", "", "Mean squared error"),
+    names.OUTPUT_ERROR: Panel("{q} output error", "", "Mean squared error"),
+    names.DEGRADATION: Panel("{q} accuracy degradation", "", "Degradation (%)"),
 }
 # Metrics with words in this module; columns have their own, which settings of figures hold.
 LABELLED = frozenset({*FULL_PRECISION, *QUANTIZED})

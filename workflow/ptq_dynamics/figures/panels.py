@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from string import ascii_lowercase
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
@@ -12,11 +12,19 @@ import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.typing import HashableList
 
-from ptq_dynamics.figures.axes import draw_panel, name_ends
+from ptq_dynamics.figures.axes import draw_panel, draw_rates, name_ends, put_below
 from ptq_dynamics.figures.curves import ABOUT, Curves
-from ptq_dynamics.figures.labels import FINDING, RATE_LABEL, Panel, names_in_groups, rounded
+from ptq_dynamics.figures.labels import (
+    FINDING,
+    RATE_LABEL,
+    Panel,
+    in_group,
+    names_in_groups,
+    rounded,
+)
 from ptq_dynamics.figures.places import STRIP
 from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, lines, sorted_labels
 from ptq_dynamics.measure.names import BACKENDS
@@ -27,7 +35,7 @@ PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
-STRIP_HEIGHT = 0.33  # inches
+STRIP_HEIGHT = 0.33  # inches of the strip for the learning rate
 FEW = 5  # curves, for the legend of which half a text column has room
 SHORT = 12  # letters of a name of a curve that stands beside its end
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
@@ -70,37 +78,40 @@ class Sheet:
         *,
         notes: Sequence[str] = (),
         draw: Draw | None = None,
+        height: float | None = None,
         wide: bool = False,
         is_first_large: bool = False,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
-        """Draw all panels in `columns`, by default up to three, with one legend below. It has the
-        `curves`, by default those of the data, and `more`. `draw` replaces the function that draws
-        a panel. If `is_first_large`, the others are beside the first. Facts: the number of
-        points, and sentences below the caption, at last `notes`."""
-        panels = self.panels
-        if self.settings.grouped:
-            curves = names_in_groups(self.data.labels)
-        curves = sorted_labels(curves or self.data.labels)
-        styles = lines(curves, self.data.settings.rates)
+        """Draw all panels in `columns`, by default up to three, in rows of a `height` in inches.
+        One legend below has the `curves`, by default those of the data, and `more`. `draw` replaces
+        the function that draws a panel. If `is_first_large`, the others are beside the first.
+        Facts: the number of points, and sentences below the caption, at last `notes`."""
+        data, panels = self.data, self.panels
+        own = names_in_groups(data.labels) if self.settings.grouped else data.labels
+        curves = sorted_labels(curves or own)
+        absent = [f"{name}: left out" for name in names_in_groups(self.settings.absent)]
+        more = {**more, **dict.fromkeys(absent, Line2D([], [], linestyle="none"))}
+        styles = lines(curves, self.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-        has_rates = bool(self.data.learning_rates().y.max() > 0)  # rates may be unknown
+        columns = 2 if is_first_large else columns
+        has_rates = bool(data.learning_rates().y.max() > 0)  # rates may be unknown
+        panels = [replace(p, is_lowest=n + columns >= len(panels)) for n, p in enumerate(panels)]
         # Panels in a column share one strip with the learning rate, below the lowest of them.
         over = [n for n, panel in enumerate(panels) if panel.strip and has_rates]
         under = {panels[n].name: n + columns for n in over}
         strips = [name for name, n in under.items() if n not in over]
         table = pd.concat(self._parts)
         rates = [self._rates(name, {*table.segment[table.panel == name]}) for name in strips]
-        table = columned(pd.concat([table, *rates]))
+        table = pd.concat([table, *rates])
+        unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
+        table = table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
         goes_on = set() if draw else self._taken_over(table)
-        height, wide = HEIGHTS[min(columns, 3) - 1], wide or len(curves) > FEW
-        height = HEIGHTS[-1] if columns == 1 < len(panels) else height
-        names = [panel.name for panel in panels]
-        if is_first_large:
-            figure, axes = subplots(names, 2, HEIGHTS[-1], is_first_large=True)
-        else:
-            figure, axes = subplots(names, columns, height, strips=strips, wide=wide)
-        alike = dict[str, Axes]()
+        is_low = is_first_large or columns == 1 < len(panels) or len(panels) > 2 * columns
+        height = height or HEIGHTS[-1 if is_low else min(columns, 3) - 1]
+        names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
+        figure, axes = subplots(names, columns, height, strips, wide=wide, large=is_first_large)
+        alike, first = dict[str, Axes](), None  # the highest rate of the first strip
         for panel in panels:
             ax, part = axes[panel.name], table[table.panel == panel.name]
             if panel.alike and ax is not alike.setdefault(panel.alike, ax):
@@ -111,8 +122,8 @@ class Sheet:
             else:
                 draw_panel(ax, panel, part, styles, goes_on)
             if panel.name in strips:
-                below, first = axes[STRIP.format(panel.name)], panel.name == strips[0]
-                draw_rates(below, ax, strip, styles, first)
+                draw_rates(axes[STRIP.format(panel.name)], ax, strip, styles, first)
+                first = strip.y.max() if first is None else first
         for name, n in under.items():
             if name not in strips:
                 put_below(axes[names[n]], axes[name])
@@ -124,27 +135,26 @@ class Sheet:
             ends = part.groupby("curve", sort=False).y.last()
             name_ends(axes[panel.name], {str(k): y for k, y in ends.items()}, styles, height)
             curves = [curve for curve in curves if curve not in ends]
-        shown = axes.values() if curves or not is_named else ()
-        return self.picture(figure, shown, table, curves=curves, more=more, notes=notes)
+        self._add_legend(figure, [] if is_named and not curves else axes.values(), curves, more)
+        made = self._made_at()
+        weight = "bold" if ", miniature" in made else "normal"
+        figure.suptitle(made, x=0.995, ha="right", fontsize=SMALLEST, color="0.3", weight=weight)
+        finding = " ".join([*self._notes(), *notes])
+        return Picture(figure, table, {"points": len(table), FINDING: finding})
 
     def _rates(self, panel: str, segments: Set[str]) -> pd.DataFrame:
         """Return the learning rates of the runs in a panel, for the strip below it."""
         rates = self.data.learning_rates()
         rates = rates[rates.segment.isin(segments)]
-        return rates.assign(panel=panel, x_axis=self.data.x_label, y_axis=RATE_LABEL)
+        curves = [in_group(label)[1] for label in rates.curve]
+        return rates.assign(panel=panel, curve=curves, x_axis=self.data.x_label, y_axis=RATE_LABEL)
 
-    def picture(
-        self,
-        figure: Figure,
-        axes: Iterable[Axes],
-        table: pd.DataFrame,
-        *,
-        curves: Sequence[str] = (),
-        more: Mapping[str, Artist] = {},
-        notes: Sequence[str] = (),
-    ) -> Picture:
-        """Add one legend below the panels, unless there is only one curve, and the scale at the top
-        right. The legend has each label once, in the order of the curves, then `more`."""
+    @staticmethod
+    def _add_legend(
+        figure: Figure, axes: Iterable[Axes], curves: Sequence[str], more: Mapping[str, Artist]
+    ) -> None:
+        """Add one legend below the panels, unless there is only one curve. It has each label once,
+        in the order of the curves, then `more`."""
         entries: dict[str, Artist] = {}
         for ax in axes:
             for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -158,11 +168,6 @@ class Sheet:
             )
             for drawn in filter(None, legend.legend_handles):
                 drawn.set_alpha(1)
-        made = self._made_at()
-        weight = "bold" if ", miniature" in made else "normal"
-        figure.suptitle(made, x=0.995, ha="right", fontsize=SMALLEST, color="0.3", weight=weight)
-        finding = " ".join([*self._notes(), *notes])
-        return Picture(figure, table, {"points": len(table), FINDING: finding})
 
     def _made_at(self) -> str:
         """Return one line on the figure's scale: name, parameters, tokens and seeds."""
@@ -215,33 +220,24 @@ def letters(number: int) -> str:
     return (letters(before - 1) if before else "") + ascii_lowercase[last]
 
 
-def columned(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the points of a figure with all `COLUMNS`."""
-    unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
-    return table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
-
-
 def subplots(
     names: Sequence[str],
     columns: int,
     height: float,
-    *,
     strips: Collection[str] = (),
+    *,
     wide: bool = False,
-    is_first_large: bool = False,
-    layout: Literal["constrained", "compressed"] = "constrained",
+    large: bool = False,
 ) -> tuple[Figure, dict[str, Axes]]:
     """Return a figure and its axes by name, in rows of a `height` in inches. Rows with panels in
     `strips` also have axes for the learning rate. One panel alone has half of the text width unless
-    `wide`. Layout `compressed` is for fixed aspects."""
+    `wide`. The first panel may be `large`, beside the others."""
     matplotlib.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
-    cells, heights = [*names, *["."] * (-len(names) % columns)], list[float]()
-    rows = list[HashableList[str]]()
+    cells = [*names, *["."] * (-len(names) % columns)]
+    heights, rows = list[float](), list[HashableList[str]]()
     parts = [cells[start : start + columns] for start in range(0, len(cells), columns)]
-    if is_first_large:
-        parts = [[names[0], name] for name in names[1:]]
-    for row in parts:
+    for row in [[names[0], name] for name in names[1:]] if large else parts:
         rows.append([*row])
         heights.append(height)
         if {*strips} & {*row}:
@@ -249,32 +245,10 @@ def subplots(
             heights.append(STRIP_HEIGHT)
     width = TEXT if wide or columns > 1 else HALF
     figure = Figure(figsize=(width, sum(heights) + 0.45))
-    ratios = [2, 1] if is_first_large else None
+    ratios = [2, 1] if large else None
     axes = figure.subplot_mosaic(rows, height_ratios=heights, width_ratios=ratios)
-    figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
+    figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02, wspace=0.02)
     return figure, axes
-
-
-def draw_rates(ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: bool) -> None:
-    """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
-    has the labels of all."""
-    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
-        ax.plot(part.x, part.y, color=styles[str(curve)].color, linewidth=0.8)
-    highest = table.y.max()
-    ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
-    ax.yaxis.set_major_formatter("{x:.2g}")
-    ax.tick_params(axis="y", labelleft=first)
-    ax.set_xlabel(above.get_xlabel())
-    if first:
-        ax.set_ylabel(RATE_LABEL.replace(" ", "\n"), fontsize=SMALLEST)
-    put_below(ax, above)
-
-
-def put_below(lower: Axes, upper: Axes) -> None:
-    """Let two panels share the horizontal axis, which the lower one labels."""
-    lower.sharex(upper)
-    upper.set_xlabel("")
-    upper.tick_params(axis="x", labelbottom=False)
 
 
 def _counted(count: int, what: str) -> str:

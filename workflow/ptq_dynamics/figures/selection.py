@@ -27,6 +27,7 @@ class Selection(Strict):
     rates: Annotated[tuple[float, float] | None, Field(exclude_if=lambda rates: rates is None)] = (
         None
     )
+    absent: Annotated[tuple[str, ...], Field(exclude_if=not_)] = ()  # curves that the scale lacks
     # The words of metrics that `figures.labels` does not have.
     columns: Annotated[tuple[Column, ...], Field(exclude_if=not_)] = ()
 

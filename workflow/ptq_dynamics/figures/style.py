@@ -1,13 +1,14 @@
 """The style of all figures, readable in greyscale and with colour-blindness."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log10
-from typing import Literal, TypedDict
+from typing import TypedDict
 
-from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
+from seaborn import color_palette
 
 from ptq_dynamics.figures.labels import UNDER, UNITS
 
@@ -40,13 +41,13 @@ class Look(TypedDict, total=False):
     markersize: float
     markerfacecolor: str
     markeredgecolor: str
-    markeredgewidth: float
     markevery: slice
-    fillstyle: Literal["none"]
-    alpha: float
     label: str
     zorder: float
 
+
+# Zero and equal values.
+GUIDE: Look = {"color": "0.5", "linestyle": "--", "linewidth": 0.6, "zorder": 1}
 
 # Neighbours differ in hue, lightness, dash and marker. Colours are by Tol, and by Okabe and Ito.
 LINES = (
@@ -68,28 +69,33 @@ OTHERS = (  # curves without a role take these first
 )
 # Styles by the first word of a label, with the paper's colours of its three kinds of runs. Stars
 # are means of several runs, large squares are one run.
-STABLE, DECAY, COSINE = (
+STABLE, DECAY, COSINE, LAWA = (
     Line("#808000", "-", "o"),
     Line("#800080", "-", "s"),
     Line("#0077BB", "-", "X"),
+    Line("#E69F00", "-", "^"),
 )
 ROLES = {
     "Stable": STABLE,
     "Decay": DECAY,
     "Doubled": DECAY,
-    "LAWA": Line("#E69F00", "-", "^"),
+    "LAWA": LAWA,
+    "average": LAWA,
+    "last": STABLE,
     "Soup": Line("#009988", "-", "*", 75.0),
     "Base": Line("#004488", "-", "s", 30.0),
     "Exponential": Line("#77AADD", "--", "v"),
     "Cosine": COSINE,
     "WSD": DECAY,
     "Pre-training": DECAY,
+    "4-bit": Line("#000000", "-", "o"),
+    "3-bit": Line("#777777", "-", "s"),
 }
 # "Soup of A" and "Base of A" have the colour of A, with these markers and areas.
 OF = {"Soup of ": ("*", 40.0), "Base of ": ("s", 24.0)}
 # Labels such as "LR = 3e-3" and "L = 5" are values of a quantity.
 NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"
-ORDERED = re.compile(rf"(\S+) = ({NUMBER})")
+ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: %)?")
 PER_DECADE = 2  # styles of peak learning rates, which are the same in every figure
 # Models of one family that differ in size: "OLMo-2 7B".
 SIZED, SIZE = re.compile(rf"(.+) ({NUMBER})([kMBT])"), "size"
@@ -97,7 +103,8 @@ SIZED, SIZE = re.compile(rf"(.+) ({NUMBER})([kMBT])"), "size"
 SEQUENTIAL = {
     "LR": ("plasma", 0.8),
     "λ": ("YlOrBr_r", 0.65),
-    "L": ("Greys_r", 0.65),
+    "L": ("Oranges_r", 0.65),  # averages are orange
+    "T": (f"blend:#DDB055,{COSINE.color}", 1.0),  # the whole budget has the colour of a cosine
     SIZE: ("PuBuGn_r", 0.65),
 }
 OTHER = ("viridis", 0.8)
@@ -117,32 +124,33 @@ def _value(label: str) -> tuple[str, float] | None:
     return at and (at[1], float(at[2]))
 
 
-def whose(label: str) -> str:
-    """Return A for the labels "Soup of A" and "Base of A", or the label itself."""
-    return next((label.removeprefix(start) for start in OF if label.startswith(start)), label)
-
-
 def lines(labels: Sequence[str], rates: tuple[float, float] | None = None) -> dict[str, Line]:
     """Return the styles of curves by label. Values of a quantity have its colours, roles their own
     styles, "Soup of A" and "Base of A" the colour of A; quantized curves are lighter. A peak rate
     has its place between the lowest and the highest of all `rates`."""
-    lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label)) and at[1] in labels}
-    own = [label for label in labels if label not in lower]
-    styles = _ranked([label for label in own if whose(label) == label], rates)
-    roles = {n: re.split(r"[\s,]", n)[0] for n in own if n not in styles and whose(n) == n}
+    bases = {label: _base(label, labels) for label in labels}
+    own = [label for label, base in bases.items() if base == label]
+    styles, seen = _ranked(own, rates), Counter[str]()
+    roles = {label: re.split(r"[\s,]", label)[0] for label in own if label not in styles}
     used = {ROLES[role].color for role in roles.values() if role in ROLES}
-    free = [line for line in (*OTHERS, *LINES) if line.color not in used]
-    seen = list[str]()
+    free = (line for line in (*OTHERS, *LINES) if line.color not in used)
     for label, role in roles.items():
-        styles[label] = _variant(ROLES[role], seen.count(role)) if role in ROLES else free.pop(0)
-        seen.append(role)
-    for label in own:
-        if label not in styles:
-            marker, area = next(OF[start] for start in OF if label.startswith(start))
-            styles[label] = replace(styles.get(whose(label), LINES[0]), marker=marker, area=area)
-    for number, (label, group) in enumerate(lower.items()):
-        styles[label] = _variant(styles[group], [*lower.values()][: number + 1].count(group))
+        styles[label] = _variant(ROLES[role], seen[role]) if role in ROLES else next(free)
+        seen[role] += 1
+    for label, base in bases.items():
+        if mark := OF.get(label.partition(base)[0]):
+            styles[label] = replace(styles.get(base, LINES[0]), marker=mark[0], area=mark[1])
+        elif base != label:
+            seen[f"under {base}"] += 1
+            styles[label] = _variant(styles[base], seen[f"under {base}"])
     return styles
+
+
+def _base(label: str, labels: Sequence[str]) -> str:
+    """Return A for "Soup of A", "Base of A" and, if A is a label, "A (4-bit)"; else the label."""
+    if (at := UNDER.fullmatch(label)) and at[1] in labels:
+        return at[1]
+    return next((label.removeprefix(start) for start in OF if label.startswith(start)), label)
 
 
 def _ranked(labels: Sequence[str], rates: tuple[float, float] | None) -> dict[str, Line]:
@@ -159,16 +167,15 @@ def _ranked(labels: Sequence[str], rates: tuple[float, float] | None) -> dict[st
         ordered = sorted(values, key=values.__getitem__)
         places, last = [*range(len(values))], max(1, len(values) - 1)
         if rates and quantity == "LR" and min(values.values()) > 0:
-            lowest, highest = rates
-            last = max(last, _steps(lowest, highest))
-            by_rate = [_steps(lowest, values[label]) for label in ordered]
+            last = max(last, _steps(*rates))
+            by_rate = [_steps(rates[0], values[label]) for label in ordered]
             # Rates that are closer than styles, or beyond the others, are in order.
             is_apart = len({*by_rate}) == len(by_rate) and {*by_rate} <= {*range(last + 1)}
             places = by_rate if is_apart else places
-        for number, label in zip(places, ordered, strict=True):
-            color = to_hex(colormaps[name](share * number / last))
-            dash, marker = DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)]
-            styles[label] = Line(color, dash, marker)
+        colors = color_palette(name, as_cmap=True)
+        for n, label in zip(places, ordered, strict=True):
+            dash, marker = DASHES[n % len(DASHES)], MARKERS[n % len(MARKERS)]
+            styles[label] = Line(to_hex(colors(share * n / last)), dash, marker)
     return styles
 
 
@@ -187,12 +194,8 @@ def _variant(line: Line, number: int) -> Line:
 
 
 TICKS = {
-    "labelsize": 6.5,
-    "major.width": 0.6,
-    "major.size": 2.0,
-    "major.pad": 2.0,
-    "minor.width": 0.4,
-    "minor.size": 1.2,
+    **{"labelsize": 6.5, "major.width": 0.6, "major.size": 2.0, "major.pad": 2.0},
+    **{"minor.width": 0.4, "minor.size": 1.2},
 }
 SETTINGS = {f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()} | {
     # This font is part of matplotlib; seaborn prefers Arial if it is installed.

@@ -85,12 +85,13 @@ class Catalogue(Mapping[str, PlannedTrajectory]):
 class Resolved:
     """A configuration with the models, corpora, runs and figures of its scale, its `public` models,
     and the `reasons` why other entries of runs.yaml and families.yaml are not built. `left_out` are
-    the trajectories that each figure lacks."""
+    the trajectories that each figure lacks, and `absent` its curves without trajectories."""
 
     config: Config
     public: dict[str, Public]
     reasons: dict[str, str]
     left_out: dict[str, tuple[str, ...]]
+    absent: dict[str, tuple[str, ...]]
 
     @property
     def trajectories(self) -> Catalogue:
@@ -121,7 +122,7 @@ def resolve(config: Config) -> Resolved:
         "averages": {**own.averages, **families.averages},
     }
     config = config.model_copy(update={"scale": scale, "runs": own.model_copy(update=sections)})
-    return Resolved(config, public | elsewhere, reasons | scale.regime.left_out, {})
+    return Resolved(config, public | elsewhere, reasons | scale.regime.left_out, {}, {})
 
 
 def leave_out(resolved: Resolved) -> Resolved:
@@ -143,19 +144,21 @@ def leave_out(resolved: Resolved) -> Resolved:
         }
     )
     figures, left_out = dict[str, Figure](), dict[str, tuple[str, ...]]()
+    absent = dict[str, tuple[str, ...]]()
     for name, figure in config.figures.items():
         left_out[name] = tuple(member for member in figure.trajectories if member in names)
         curves = dict[str, tuple[str, ...]]()
         for label, members in figure.curves.items():
             if rest := tuple(member for member in members if member not in names):
                 curves[label] = rest
+        absent[name] = tuple(label for label in figure.curves if label not in curves)
         if curves:
             figures[name] = figure.model_copy(update={"curves": curves})
         elif name in config.choice.figures:
             why = "; ".join(dict.fromkeys(reasons[n] for n in left_out[name] if n in reasons))
             raise Problem(f"{scale.description} leaves out figure {name} ({why}); choose others")
     config = config.model_copy(update={"runs": kept, "figures": figures})
-    resolved = replace(resolved, config=config, left_out=left_out)
+    resolved = replace(resolved, config=config, left_out=left_out, absent=absent)
     kind, compared = f"trajectory of {scale.description}", config.backends.trajectory
     require("config/backends.yaml: trajectory", kind, [compared], resolved.trajectories)
     return resolved

@@ -74,6 +74,7 @@ class FigureJobs(Planner):
             ages=tuple(self._ages(figure)) if figure.reads.ages else (),
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in notes.items() if what),
+            absent=self.site.absent[name],
             uncertain_rates=tuple(dict.fromkeys(unsure)),
             rates=self.peak_rates() if any(map(PEAK_RATE.match, figure.curves)) else None,
             columns=tuple(
@@ -170,4 +171,4 @@ class FigureJobs(Planner):
             for seed in run.seeds_shown(figure.headline):
                 label = needs.run(run.name, seed)
                 stands_for = run.origin.stands_for
-                yield ShownRun(label, run.name, seed, trunk, at, stands_for, run.places)
+                yield ShownRun(label, run.name, seed, trunk, at, stands_for)

@@ -51,7 +51,8 @@ class Site:
         self.config, self.root, self.planned = resolved.config, root, resolved.trajectories
         self.configured = config.figures  # also those that the scale leaves out
         # Trajectories that the scale leaves out, by figure, and the reasons by trajectory.
-        self.left_out, self.reasons = resolved.left_out, resolved.reasons
+        self.left_out, self.absent = resolved.left_out, resolved.absent
+        self.reasons = resolved.reasons
         self.results, self.pictures = f"results/{scale}", f"figures/{scale}"
         # Jobs and names of their rules, by manifest.
         self.made, self.rules = dict[str, Job](), dict[str, str]()

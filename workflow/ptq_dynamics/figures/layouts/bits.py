@@ -43,7 +43,7 @@ class Bits(Layout):
             for group, curves in data.groups.items():
                 points = self._points(data, own, curves)
                 title = f"{group}\n{METHODS.get(method, method.upper())}".strip()
-                sheet.add(Panel(title, "Bits of a weight", label), points)
+                sheet.add(Panel(title, "Bits of a weight", label, form="bars"), points)
         return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel)
 
     def _points(self, data: "Curves", own: list[str], curves: dict[str, str]) -> "pd.DataFrame":
@@ -52,35 +52,27 @@ class Bits(Layout):
 
         from ptq_dynamics.figures.curves import band, over_seeds
 
-        (reference,) = (name for name, words in curves.items() if words == self.options.beside)
-        parts = []
-        for quantizer in (*own, None):
-            rows = data.rows(names.LOSS, quantizer).groupby([names.TRAJECTORY, names.SEED]).tail(1)
-            ends = rows.set_index(names.SEED, drop=False)
-            beside = ends[ends.trajectory.isin(data.curves[reference])][names.VALUE]
-            for curve, words in curves.items():
-                if curve != reference:
-                    end = ends[ends.trajectory.isin(data.curves[curve])]
-                    end = end.assign(
-                        value=end.value - beside.reindex(end.index), stderr=float("nan")
-                    )
-                    mean = over_seeds(end.reset_index(drop=True))
-                    place = {"curve": words, "segment": mean.trajectory, "axis": "left"}
-                    bits = mean.bits.astype("Int64").fillna(FULL)
-                    parts.append(pd.DataFrame({**place, "x": bits, **band(mean)}))
-        return pd.concat(parts).sort_values(["curve", "x"], kind="stable")
+        rows = [data.rows(names.LOSS, quantizer) for quantizer in (*own, None)]
+        ends = [each.groupby([names.TRAJECTORY, names.SEED]).tail(1) for each in rows]
+        table = data.members.merge(pd.concat(ends), on=names.TRAJECTORY)
+        table = table.assign(curve=table.curve.map(curves)).dropna(subset="curve")
+        is_reference, key = table.curve == self.options.beside, [names.SEED, "quantizer"]
+        beside = table[is_reference].set_index(key)[names.VALUE].rename("beside")
+        table = table[~is_reference].join(beside, on=key)
+        table = table.assign(value=table.value - table.beside, stderr=float("nan"))
+        mean = over_seeds(table, "curve", "quantizer")
+        place = {"curve": mean.curve, "segment": mean.trajectory, "axis": "left"}
+        points = pd.DataFrame({**place, "x": mean.bits.astype("Int64").fillna(FULL), **band(mean)})
+        return points.sort_values(["curve", "x"], kind="stable")
 
 
 def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import error_bars, zero_level
+    from ptq_dynamics.figures.axes import draw_panel
+    from ptq_dynamics.figures.style import GUIDE
 
-    zero_level(ax, table)
+    draw_panel(ax, panel, table, styles)
+    ax.axhline(0, **GUIDE)
     places = sorted({*table.x})
-    for curve, part in table.groupby("curve", sort=False):
-        line = styles[str(curve)]
-        error_bars(ax, part, line, str(curve), elinewidth=0.6, markersize=line.area**0.5)
-    labels = ["full" if place == FULL else str(place) for place in places]
     ax.set_xscale("log", base=2)
-    ax.set_xticks(places, labels)
+    ax.set_xticks(places, ["full" if place == FULL else str(place) for place in places])
     ax.minorticks_off()
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)

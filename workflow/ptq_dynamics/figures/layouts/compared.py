@@ -1,20 +1,17 @@
 """One value of each curve: at the end of its runs, or at equal loss."""
 
-from collections.abc import Hashable
 from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.labels import Panel, in_group
 from ptq_dynamics.figures.layout import Evaluations, Layout
-from ptq_dynamics.measure.names import LOSS, STEP, TRAJECTORY, VALUE
+from ptq_dynamics.measure.names import LOSS
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from ptq_dynamics.figures.curves import Curves
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Look, Styles
 
 NUMBERS = ["x", "low", "high"]
 LATE = 2 / 3  # constant runs are averaged from this share of their steps on
@@ -44,6 +41,8 @@ class Compared(Layout):
         """Draw the figure."""
         import pandas as pd
 
+        from ptq_dynamics.figures.axes import draw_rows
+
         data, options = sheet.data, self.options
         panels = dict[tuple[str, str | None], list[pd.DataFrame]]()
         for metric, quantizer in data.wanted():
@@ -70,7 +69,7 @@ class Compared(Layout):
             title = words.title if quantizer or metric == LOSS else "Quantization error"
             title += ", equal loss" if options.equal_loss and metric != LOSS else ""
             sheet.add(Panel(title, x, "", log_x=is_log), table)
-        return sheet.publish(draw=_draw_panel, wide=len(panels) == 1)
+        return sheet.publish(draw=draw_rows, wide=len(panels) == 1)
 
 
 def _values(
@@ -79,14 +78,13 @@ def _values(
     """Return a value `x` of each curve, with its ends `low` and `high`."""
     import pandas as pd
 
-    from ptq_dynamics.figures.curves import POINT, band
+    from ptq_dynamics.figures.curves import band, over_runs
     from ptq_dynamics.figures.layouts.flatness import values_at_equal_loss
 
-    before = data.rows(LOSS, None).set_index(POINT)[VALUE].rename(LOSS)
-    table = data.rows(metric, quantizer).sort_values(STEP, kind="stable").join(before, on=POINT)
+    table = data.with_loss(metric, quantizer)
     goes_on = {(curve, data.trunks.get(name)) for curve, name in data.members.to_numpy()}
-    own = [(curve, name) not in goes_on for curve, name in data.members.to_numpy()]
-    table = data.members[own].merge(table, on=TRAJECTORY)
+    pairs = zip(table.curve, table.trajectory, strict=True)
+    table = table[[pair not in goes_on for pair in pairs]]
     place = {"segment": table.trajectory, "axis": "left", "x": 0.0, LOSS: table[LOSS]}
     points = pd.DataFrame({"curve": table.curve, **place, **band(table)})
     points = points.assign(stage=table.phase, step=table.step)
@@ -99,39 +97,5 @@ def _values(
         ends = constant[points.step == last].groupby(points.segment).any()
         late = points.segment.map(ends) & (points.step >= LATE * last)
         points = points[late | (points.step == last)]
-    rows = list[dict[Hashable, object]]()
-    for _, part in points.groupby("curve", sort=False):
-        values = part.groupby("seeds", dropna=False).y.mean()
-        error = values.std() if len(values) > 1 else (part.high - part.y).mean()
-        x = values.mean()
-        about = part.iloc[0].to_dict() | {"x": x, "low": x - error, "high": x + error}
-        for column in ("trajectory", "checkpoint_id", "seeds"):
-            about[column] = " ".join(dict.fromkeys(part[column].astype(str)))
-        rows.append(about)
-    return pd.DataFrame(rows)
-
-
-def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import plain_log_ticks
-
-    labels = table.drop_duplicates("segment")
-    several = table.segment.duplicated().any()
-    if several:
-        spans = table.groupby("y").x.agg(["min", "max"])
-        ax.hlines(spans.index, spans["min"], spans["max"], color="0.75", linewidth=2, zorder=1)
-    for curve, part in table.groupby("curve", sort=False):
-        line = styles[str(curve)]
-        look: Look = {"color": "0.2", "marker": "o", "markersize": 4.5, "elinewidth": 1.0}
-        look |= {"color": line.color, "marker": line.marker} if several else {}
-        spread = [part.x - part.low, part.high - part.x]
-        label = str(curve) if several else None
-        ax.errorbar(part.x, part.y, xerr=spread, label=label, linestyle="none", **look)
-    ax.set(title=panel.title, xlabel=panel.x, ylim=(len(labels) - 0.5, -0.5))
-    ax.set_yticks(labels.y, labels.segment)
-    ax.tick_params(axis="y", length=0, labelleft=panel.name == "a")
-    ax.grid(visible=False, axis="y")
-    if not panel.log_x:
-        ax.locator_params(axis="x", nbins=4)
-    else:
-        ax.set_xscale("log")
-        plain_log_ticks(ax.xaxis)
+    means = over_runs(over_runs(points, "curve", "seeds"), "curve", spread=True)
+    return means.assign(x=means.y)

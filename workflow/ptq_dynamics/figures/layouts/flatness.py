@@ -1,7 +1,7 @@
 """Metrics of quantized weights against curvature, with their rank correlation."""
 
+from dataclasses import replace
 from itertools import product
-from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
@@ -10,16 +10,13 @@ from pydantic import model_validator
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.columns import OrColumn, columns
 from ptq_dynamics.figures.layout import Layout, Some
-from ptq_dynamics.measure.names import EIGENVALUES, LOSS, STEP, VALUE, ErrorOrCurvature
+from ptq_dynamics.measure.names import EIGENVALUES, LOSS, VALUE, ErrorOrCurvature
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from ptq_dynamics.figures.curves import Curves
-    from ptq_dynamics.figures.labels import Panel
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Look, Styles
 
 LEAST = 5  # points for a correlation
 RESAMPLED = 1000  # times, for an interval
@@ -55,6 +52,8 @@ class Flatness(Layout):
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure, with rank correlations in titles."""
+        from ptq_dynamics.figures.curves import over_runs
+
         data, wanted = sheet.data, list(sheet.data.wanted())
         rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
         columns = [metric for metric, quantizer in wanted if not quantizer]
@@ -73,14 +72,14 @@ class Flatness(Layout):
             else:
                 words = ", ".join(f"{key}{rho:.2f}" for key, rho in correlate(table).items())
             label, words = data.panel(other, None, "").y, words.replace("-", "−")
-            panel = data.panel(metric, quantizer, label, f"{{}}\nρ {words}", log_x=True)
-            sheet.add(panel, _of_runs(table) if is_of_runs else table)
+            panel = data.panel(metric, quantizer, label, f"{{}}\nρ {words}")
+            panel = replace(panel, log_x=True, form="bars")
+            sheet.add(panel, over_runs(table, "segment", spread=True) if is_of_runs else table)
         without = ", ".join(curve for curve in data.labels if curve not in shown)
         notes = [f"No point, as measured losses do not pass the equal loss: {without}."]
         return sheet.publish(
             columns=len(columns),
             notes=notes if without else [],
-            draw=_draw_panel,
             is_first_large=is_of_runs and len(sheet.panels) > len(columns),
         )
 
@@ -91,11 +90,9 @@ def _against(data: "Curves", other: str, metric: str, quantizer: str) -> "pd.Dat
 
     from ptq_dynamics.figures.curves import POINT, band
 
-    before, against = (data.rows(name, None).set_index(POINT) for name in (LOSS, other))
-    table = data.rows(metric, quantizer).sort_values(STEP, kind="stable")
-    table = table.join(before[VALUE].rename(LOSS), on=POINT)
-    table = table.join(against[[VALUE, "checkpoint"]].add_prefix("other_"), on=POINT, how="inner")
-    table = data.members.merge(table, on="trajectory").drop_duplicates("other_checkpoint")
+    against = data.rows(other, None).set_index(POINT)[[VALUE, "checkpoint"]].add_prefix("other_")
+    table = data.with_loss(metric, quantizer).join(against, on=POINT, how="inner")
+    table = table.drop_duplicates("other_checkpoint")
     place = {"curve": table.curve, "segment": table.trajectory, "axis": "left"}
     points = pd.DataFrame({**place, "x": table.other_value, **band(table), LOSS: table[LOSS]})
     return points[(points.x > 0) & points.y.notna()]
@@ -119,17 +116,6 @@ def values_at_equal_loss(table: "pd.DataFrame") -> "pd.DataFrame":
     return pd.DataFrame(points, columns=table.columns).astype(table.dtypes)
 
 
-def _of_runs(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the mean over the seeds of each run, with their standard deviation if several."""
-    runs = table.groupby("segment", sort=False)
-    spread = runs.y.transform("std").fillna(table.high - table.y)
-    means = {name: runs[name].transform("mean") for name in ("x", "y", LOSS)}
-    several = ["seeds", "checkpoint_id"]
-    texts = {n: runs[n].transform(lambda s: " ".join(dict.fromkeys(map(str, s)))) for n in several}
-    table = table.assign(**means, **texts)
-    return table.assign(low=table.y - spread, high=table.y + spread).drop_duplicates("segment")
-
-
 def interval(table: "pd.DataFrame") -> tuple[float, float, float]:
     """Return Spearman's ρ of columns x and y, with a 95 % interval by resampled runs and seeds."""
     table = table.reset_index(drop=True)
@@ -141,19 +127,6 @@ def interval(table: "pd.DataFrame") -> tuple[float, float, float]:
         correlations.append(float(some.corr("spearman").iloc[0, 1]))
     low, high = np.nanquantile(correlations, (0.025, 0.975))
     return float(table.x.corr(table.y, "spearman")), float(low), float(high)
-
-
-def _draw_panel(ax: "Axes", panel: "Panel", table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import WIDEST, error_bars, plain_log_ticks
-
-    for (label, _, _), part in table.groupby(["curve", "segment", "seeds"], sort=False):
-        curve = str(label)
-        look: Look = {"linestyle": styles[curve].dash, "linewidth": 0.5, "elinewidth": 0.5}
-        look |= {"markersize": 4.0} if len(part) == 1 else {}
-        error_bars(ax, part, styles[curve], curve, **look)
-    ax.set_xscale("log")
-    plain_log_ticks(ax.xaxis)
-    ax.set(title=panel.title, xlabel=fill(panel.x, WIDEST), ylabel=panel.y)
 
 
 def correlate(table: "pd.DataFrame") -> dict[str, float]:

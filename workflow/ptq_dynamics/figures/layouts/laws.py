@@ -1,5 +1,6 @@
 """Errors of runs against the errors that laws predict for them from other runs."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.style import Styles
 
 FACTOR = "Typical error of a prediction"
-MARKERS = ("o", "s", "^", "D")  # of quantizers
 
 
 class Laws(Layout):
@@ -52,38 +52,27 @@ class Laws(Layout):
                 points = data.along(table.assign(predicted=100 * predicted), "predicted")
                 about = {"curve": data.called[quantizer], "quantizer": quantizer, "axis": "left"}
                 about["trajectory"] = " ".join(dict.fromkeys(points.trajectory))
-                factors.append({**about, "segment": name, "x": float(factor), "y": number})
+                factors.append(
+                    {**about, "segment": f"law of {name}", "x": float(factor), "y": number}
+                )
                 words = f"{{}}\nlaw of {name}"
                 panel = data.panel(QUANTIZATION_ERROR, quantizer, "Predicted error (%)", words)
-                panels.append((panel, points[points.y > 0]))
+                panel = replace(panel, log_x=True, log_y=True, diagonal=True, form="points")
+                points = points[points.y > 0].assign(low=np.nan, high=np.nan)
+                panels.append((panel, points))
         table = pd.DataFrame(factors).assign(metric="factor", low=np.nan, high=np.nan)
         sheet.add(Panel(FACTOR, "Predicted / measured error, or its inverse", ""), table)
         for panel, points in panels[: len(law.LAWS)]:
             sheet.add(panel, points)
-        return sheet.publish(draw=_draw_panel, is_first_large=True)
+        curves = [*data.labels, *data.called.values()]
+        return sheet.publish(curves, draw=_draw_panel, is_first_large=True)
 
 
 def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import plain_log_ticks
+    from ptq_dynamics.figures.axes import draw_panel, draw_rows
 
-    if not panel.y:
-        for (curve, part), marker in zip(table.groupby("curve", sort=False), MARKERS, strict=False):
-            ax.plot(part.x, part.y, marker, color="0.2", markersize=5, label=curve, alpha=0.8)
-        laws = table.drop_duplicates("segment")
-        ax.set_yticks(laws.y, [f"law of {name}" for name in laws.segment])
-        ax.set(
-            title=panel.title,
-            xlabel=panel.x,
-            xlim=(1, 1.05 * table.x.max()),
-            ylim=(len(laws) - 0.5, -0.6),
-        )
-        ax.tick_params(axis="y", length=0)
-        return
-    for curve, part in table.groupby("curve", sort=False):
-        line = styles[str(curve)]
-        ax.plot(part.x, part.y, line.marker, color=line.color, label=curve, alpha=0.6)
-    low, high = table[["x", "y"]].min().min(), table[["x", "y"]].max().max()
-    ax.plot([low, high], [low, high], color="0.5", linestyle="--", linewidth=0.6, zorder=1)
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, xscale="log", yscale="log")
-    plain_log_ticks(ax.xaxis)
-    plain_log_ticks(ax.yaxis)
+    if panel.y:
+        draw_panel(ax, panel, table, styles)
+    else:
+        draw_rows(ax, panel, table, styles)
+        ax.set_xlim(1)

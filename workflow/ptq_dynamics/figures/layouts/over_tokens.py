@@ -1,13 +1,15 @@
 """Metrics along runs against tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.columns import OrColumn
-from ptq_dynamics.figures.labels import Form, call
+from ptq_dynamics.figures.labels import call
 from ptq_dynamics.figures.layout import Layout, Reads, Some
 from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
@@ -18,9 +20,14 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.curves import Curves
     from ptq_dynamics.figures.panels import Picture, Sheet
 
-WAY = "Share of the end's weights"
 PEAK = "last at the peak rate, mean"
-WIDEST, NARROWEST = 2.2, 0.6  # widths in points of lines that may overlap
+# Labels of other horizontal axes than tokens.
+AXES = {
+    "share": "Share of the end's weights",
+    "age": "Mean age (tokens)",
+    "budget": "Budget (tokens)",
+    "rank": "Rank",
+}
 
 
 class OverTokensOptions(Strict):
@@ -29,24 +36,29 @@ class OverTokensOptions(Strict):
     # Show losses in the panel of the full-precision loss, or beside it.
     quantized_losses: Literal["none", "within", "beside"] = "none"
     log: bool = False  # logarithmic vertical axes
-    share: bool = False  # the share of the way between two checkpoints instead of tokens
-    branches: bool = False  # show branches in panels of their own
+    # Instead of tokens: the share of the way between two checkpoints; the mean age of averages,
+    # where ends of other runs are levels; or the tokens of last checkpoints alone.
+    x: Literal["tokens", "share", "age", "budget"] = "tokens"
+    # Show branches in panels of their own, as means over those of a curve that are equally long.
+    branches: bool = False
     # Describe the error in a note; panels above each other show what the note compares.
     words: bool = False
 
 
 class OverTokens(Layout):
-    """A panel for every metric and quantizer, with a strip for the learning rate.
+    """A panel for every metric, quantizer and group of curves, with a strip for the learning rate.
     Eigenvalues are those of the last checkpoint, by rank."""
 
+    grouped = True
     layout: Literal["over_tokens"]
     metrics: Some[Annotated[Literal[names.OfRuns, "accuracy"], OrColumn()]]
     options: OverTokensOptions = OverTokensOptions()
 
     @property
     def reads(self) -> Reads:
-        """Training curves, for their metrics."""
-        return Reads(of_runs=tuple(metric for metric in self.metrics if metric in TRAINING))
+        """Ages of averages, and training curves for their metrics."""
+        training = tuple(metric for metric in self.metrics if metric in TRAINING)
+        return Reads(ages=self.options.x == "age", of_runs=training)
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
@@ -55,53 +67,80 @@ class OverTokens(Layout):
             data.called = call(data.quantizers.values(), with_method=True)
         wanted = list(data.wanted(quantized_losses=options.quantized_losses == "beside"))
         one = len({metric for metric, _ in wanted}) == 1
-        labels, form = data.labels, Form(log_y=True) if options.log else Form()
-        for metric, quantizer in wanted:
+        groups, curves = data.groups, list[str]()
+        for (metric, quantizer), group in product(wanted, groups):
+            x = "rank" if metric == names.EIGENVALUES else options.x
+            title, is_log = f"{group}\n{{}}".lstrip(), x in ("age", "budget")
+            panel = data.run_panel(metric, quantizer, title)
+            if x != "tokens":
+                panel = data.panel(metric, quantizer, AXES[x], title)
+                panel = replace(panel, tokens_x=is_log, log_x=is_log)
             # Panels of one metric and number of bits share a vertical scale.
-            if one and quantizer:
-                form["alike"] = f"{metric} {data.quantizers[quantizer].bits}"
-            if metric == names.EIGENVALUES:
-                sheet.add(data.panel(metric, quantizer, "Rank", **form), _ranks(data))
-            elif options.share:
-                table = data.select(metric, quantizer)
-                way = table.step / table.groupby(names.TRAJECTORY).step.transform("max")
-                points = data.along(table.assign(way=way), "way")
-                sheet.add(data.panel(metric, quantizer, WAY, **form), points)
-            elif metric == names.LOSS and options.quantized_losses == "within":
-                widths, parts = _all_losses(data)
-                labels = [*widths]
-                own: Form = {**form, "widths": widths}
-                sheet.add(data.run_panel(metric, quantizer, "Loss", **own), *parts)
+            if len(groups) > 1 or (one and quantizer):
+                bits = data.quantizers[quantizer].bits if quantizer else ""
+                panel = replace(panel, alike=f"{metric} {bits}")
+            if options.log:
+                panel = replace(panel, log_y=True)
+            if metric == names.LOSS and options.quantized_losses == "within":
+                parts, panel = _all_losses(data), replace(panel, title="Loss")
+                curves = [*dict.fromkeys(label for part in parts for label in part.curve)]
             else:
-                points = data.points(metric, quantizer)
-                apart = points.segment.isin(data.trunks) if options.branches else points.x.isna()
-                # What has no learning rate, such as an average of ends, belongs to the branches.
-                if options.branches:
-                    apart |= ~points.segment.isin({*data.learning_rates().segment})
-                parts = [points[~apart]]
-                if quantizer and options.words:
-                    levels = _levels(data, metric, quantizer)
-                    parts, labels = [*parts, *levels.values()], [*dict.fromkeys([*labels, *levels])]
-                sheet.add(data.run_panel(metric, quantizer, **form), *parts)
-                if apart.any():
-                    title = "{}, stage 2"
-                    sheet.add(data.run_panel(metric, quantizer, title, **form), points[apart])
+                parts = list(_points(data, metric, quantizer, x))
+                parts[0] = (
+                    parts[0].assign(curve=parts[0].curve.map(groups[group])).dropna(subset="curve")
+                )
+            # Short budgets have errors that are smaller by orders of magnitude.
+            if x == "budget" and quantizer and (parts[0].y > 0).all():
+                panel = replace(panel, log_y=True)
+            if quantizer and options.words:
+                levels = _levels(data, metric, quantizer)
+                parts, curves = [*parts, *levels.values()], [*data.labels, *levels]
+            runs = {*data.learning_rates().segment} - {*data.trunks}
+            # What has no learning rate, such as an average of ends, belongs to the branches.
+            is_run = parts[0].segment.isin(runs) | (not options.branches)
+            sheet.add(panel, parts[0][is_run], *parts[1:])
+            if not is_run.all():
+                panel = replace(panel, title=f"{panel.title}, stage 2")
+                sheet.add(panel, data.over_branches(parts[0][~is_run]))
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
-        return sheet.publish(labels, 1 if notes else None, notes=notes, wide=bool(notes))
+        columns = 1 if notes else len(groups) if len(groups) > 1 else None
+        return sheet.publish(curves, columns, notes=notes, wide=bool(notes))
 
 
-def _all_losses(data: "Curves") -> tuple[dict[str, float], list["pd.DataFrame"]]:
-    """Return line widths by curve and points of losses in full precision and under quantizers.
-    Lines with fewer bits are narrower, because losses may differ by less than a line width."""
-    widths, parts = dict.fromkeys(data.labels, WIDEST), [data.points(names.LOSS, None)]
-    ordered = sorted(data.quantizers.values(), key=lambda shown: -shown.bits)
-    for number, shown in enumerate(ordered, start=1):
-        under = {label: f"{label} ({data.called[shown.name]})" for label in data.labels}
-        points = data.points(names.LOSS, shown.name)
-        parts.append(points.assign(curve=points.curve.map(under)))
-        width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
-        widths |= dict.fromkeys(under.values(), width)
-    return widths, parts
+def _points(data: "Curves", metric: str, quantizer: str | None, x: str) -> Iterator["pd.DataFrame"]:
+    """Yield the points of a metric against a horizontal axis."""
+    import pandas as pd
+
+    key = [names.TRAJECTORY, names.CHECKPOINT_ID]
+    if x == "rank":
+        yield _ranks(data)
+    elif x == "share":
+        table = data.select(metric, quantizer)
+        way = table.step / table.groupby(names.TRAJECTORY).step.transform("max")
+        yield data.along(table.assign(way=way), "way")
+    elif x == "age":
+        ages = pd.DataFrame(data.settings.ages, columns=[*key, "age"])
+        aged = data.along(data.select(metric, quantizer).merge(ages, on=key), "age")
+        # Averages go from short intervals to long ones.
+        aged = aged.assign(segment=aged.curve).sort_values(["curve", "x"], kind="stable")
+        last = data.last_of(data.points(metric, quantizer)).assign(axis="level")
+        levels = last[~last.segment.isin(ages.trajectory)]
+        yield pd.concat([aged, *(levels.assign(x=end) for end in (ages.age.min(), ages.age.max()))])
+    elif x == "budget":
+        points = data.last_of(data.points(metric, quantizer))
+        yield points.assign(segment=points.curve).sort_values(["curve", "x"])
+    else:
+        yield data.points(metric, quantizer)
+
+
+def _all_losses(data: "Curves") -> list["pd.DataFrame"]:
+    """Return the points of losses in full precision, and of curves under quantizers."""
+    under = {name: data.points(names.LOSS, name) for name in data.quantizers}
+    named = [
+        points.assign(curve=points.curve + f" ({data.called[name]})")
+        for name, points in under.items()
+    ]
+    return [data.points(names.LOSS, None), *named]
 
 
 def _levels(data: "Curves", metric: str, quantizer: str) -> dict[str, "pd.DataFrame"]:
@@ -129,7 +168,7 @@ def _ranks(data: "Curves") -> "pd.DataFrame":
     curve, with their standard deviation if there are several."""
     import pandas as pd
 
-    from ptq_dynamics.figures.curves import over_seeds
+    from ptq_dynamics.figures.curves import over_runs, over_seeds
 
     parts = []
     ranked = sorted(name for name in {*data.table.metric} if name.startswith(names.EIGENVALUE))
@@ -138,11 +177,7 @@ def _ranks(data: "Curves") -> "pd.DataFrame":
         rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), names.CHECKPOINT_ID)
         parts.append(data.last_of(data.along(rows, "rank")))
     points = pd.concat(parts)
-    runs = points.groupby(["curve", "x"], sort=False)
-    spread, mean = runs.y.transform("std").fillna(points.high - points.y), runs.y.transform("mean")
-    points = points.assign(trajectory=runs.trajectory.transform(" ".join), segment=points.curve)
-    points = points.assign(y=mean, low=mean - spread, high=mean + spread)
-    return points.drop_duplicates(["curve", "x"])
+    return over_runs(points.assign(segment=points.curve), "curve", "x", spread=True)
 
 
 def _described(data: "Curves", quantizer: str) -> str:

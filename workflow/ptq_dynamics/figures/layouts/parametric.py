@@ -1,65 +1,97 @@
-"""Errors of runs against tokens, and errors and losses against the loss in full precision."""
+"""Metrics of quantized weights against tokens, the loss in full precision and the learning rate."""
 
+from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import model_validator
+import numpy as np
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.figures.labels import Form
-from ptq_dynamics.figures.layout import BEFORE, Evaluations, Layout, Some
+from ptq_dynamics.figures.layout import BEFORE, Evaluations, Layout, Reads, Some
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
 
 if TYPE_CHECKING:
+    from ptq_dynamics.figures.curves import Curves
     from ptq_dynamics.figures.panels import Picture, Sheet
 
-
-# Panels of losses go on beyond the ends of curves by a share of the range of ends, or of the loss.
-ROOM, LEAST = 0.3, 0.01
+CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
+LEAST = 5  # points for a correlation
+# Panels of several curves against the loss have these shares of points, and a margin.
+SHOWN, SHOWN_OF_LOSSES, BEYOND = 0.6, 0.25, 0.05
 
 
 class ParametricOptions(Strict):
-    """`losses_of`: quantizers with panels of losses (default: all)."""
+    """The horizontal axes; losses have panels against losses only. A note says which of loss and
+    rate describes the error better."""
 
-    losses_of: Some[str] | None = None
+    against: Some[Literal["tokens", "loss", "rate"]] = ("tokens", "loss")
 
 
 class Parametric(Layout):
-    """Metrics under the first quantizer against tokens, then quantized losses against the loss in
-    full precision; in the next row the other quantizers, then quantization errors."""
+    """A panel for every quantizer, horizontal axis, metric and group of curves."""
 
+    grouped = True
     layout: Literal["parametric"]
     quantizers: Some[str]
     metrics: Evaluations
     options: ParametricOptions = ParametricOptions()
 
-    @model_validator(mode="after")
-    def _knows_quantizers(self) -> Self:
-        unknown = {*(self.options.losses_of or ())} - {*self.quantizers}
-        if unknown:
-            raise ValueError(f"options.losses_of: {min(unknown)!r} is not one of quantizers")
-        return self
+    @property
+    def reads(self) -> Reads:
+        """Learning rates, if they are an axis."""
+        return Reads(of_runs=("the learning rate",) * ("rate" in self.options.against))
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
-        data, (first, *others) = sheet.data, self.quantizers
-        over = [metric for metric in self.metrics if metric != LOSS]
-        for metric in over:
-            sheet.add(data.run_panel(metric, first), data.points(metric, first))
-        for shown, title in ((LOSS, "FP to {}"), (QUANTIZATION_ERROR, "{} vs. loss")):
-            for quantizer in self.options.losses_of or self.quantizers:
-                points = data.against_loss(shown, quantizer)
-                # Losses differ little from the diagonal, except beside the ends of curves.
-                curves = points.groupby("curve").x
-                lowest = curves.min()
-                room = max(ROOM * (lowest.max() - lowest.min()), LEAST * lowest.max())
-                zoom = float(lowest.max() + room if shown == LOSS else curves.quantile(0.25).max())
-                form: Form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": True}
-                sheet.add(data.panel(shown, quantizer, BEFORE, title, **form), points)
-            for metric, quantizer in product(over, others):
-                sheet.add(
-                    data.run_panel(metric, quantizer),
-                    data.points(metric, quantizer),
-                )
-            others = []
-        return sheet.publish()
+        data, groups, axes = sheet.data, sheet.data.groups, self.options.against
+        views = [(x, m) for x, m in product(axes, self.metrics) if x == "loss" or m != LOSS]
+        for quantizer, (x, metric), group in product(data.quantizers, views, groups):
+            title = f"{group}\n{{}}".lstrip()
+            if x == "tokens":
+                points = data.points(metric, quantizer)
+                panel = data.run_panel(metric, quantizer, title)
+            elif x == "rate":
+                points = data.along(data.select(metric, quantizer), "lr")
+                panel = data.panel(metric, quantizer, "Learning rate", f"{title} vs. rate")
+            else:
+                points = data.over_branches(data.against_loss(metric, quantizer))
+            points = points.assign(curve=points.curve.map(groups[group])).dropna(subset="curve")
+            if x == "loss":
+                words = "FP to {}" if metric == LOSS else "{} vs. loss"
+                title = title.replace("{}", words) if len(axes) > 1 else title
+                panel = data.panel(metric, quantizer, BEFORE, title)
+                panel = replace(panel, diagonal=metric == LOSS)
+                if len(groups[group]) > 1:
+                    shown = points.x.quantile(SHOWN_OF_LOSSES if metric == LOSS else SHOWN)
+                    curves = points.groupby("curve").x
+                    last = max(shown, curves.min().max(), curves.last().max())
+                    zoom = float(last + BEYOND * (last - points.x.min()))
+                    panel = replace(panel, zoom=zoom, form="thin")
+            sheet.add(panel, points)
+        columns = len(groups) if len(groups) > 1 else len(views)
+        notes = [_described(data)] if {*CALLED} <= {*axes} else []
+        return sheet.publish(columns=columns if columns <= 3 else None, notes=notes)
+
+
+def _described(data: "Curves") -> str:
+    """Return a sentence on the better description of the errors, if there are any."""
+    texts = list[str]()
+    for quantizer, called in data.called.items():
+        loss = data.against_loss(QUANTIZATION_ERROR, quantizer)
+        rate = data.along(data.select(QUANTIZATION_ERROR, quantizer), "lr")
+        shares = described(loss.x.to_numpy(), rate.x.to_numpy(), loss.y.to_numpy())
+        if shares is not None:
+            better, other = sorted(CALLED, key=lambda axis: -shares[axis])
+            texts.append(
+                f"{CALLED[better]} describes the {called} error better than "
+                f"{CALLED[other]} (r² {shares[better]:.2f} against {shares[other]:.2f})"
+            )
+    return f"On a straight line, {'; '.join(texts)}." if texts else ""
+
+
+def described(loss: np.ndarray, rate: np.ndarray, error: np.ndarray) -> dict[str, float] | None:
+    """Return squared correlations of the error [n] with loss and rate, or None."""
+    if len(error) < LEAST or not (np.ptp(loss) and np.ptp(rate) and np.ptp(error)):
+        return None
+    shares = np.corrcoef([loss, rate, error])[2, :2] ** 2
+    return dict(zip(CALLED, shares.tolist(), strict=True))

@@ -112,7 +112,7 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
     ax.set_xlim(0, end)
-    if panel.y == QUANTIZED[names.DEGRADATION][1]:
+    if panel.y == QUANTIZED[names.DEGRADATION].y:
         ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
         # The level of chance may be far from the points, so only points set the vertical axis.
         low, high = points.low.fillna(points.y).min(), points.high.fillna(points.y).max()
@@ -121,17 +121,8 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
     stages = points.groupby("curve", sort=False).x.mean()
     ax.set(title=panel.title, ylabel=panel.y)
     ax.set_xticks(stages, stages.index, rotation=90)
-    ax.tick_params(axis="x", length=0, labelbottom=_is_lowest(ax))
+    ax.tick_params(axis="x", length=0, labelbottom=panel.is_lowest)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}".replace("-", "−"))
-
-
-def _is_lowest(ax: "Axes") -> bool:
-    """Return whether a panel is the lowest of its column."""
-    specs = [spec for other in ax.figure.axes if (spec := other.get_subplotspec())]
-    own = ax.get_subplotspec()
-    return not own or own.rowspan.start == max(
-        spec.rowspan.start for spec in specs if spec.colspan == own.colspan
-    )
 
 
 def _width(part: "pd.DataFrame") -> float:

@@ -1,0 +1,43 @@
+"""The contact sheet: one picture with all pictures of a folder, small and with their names."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+SHEET = "contact-sheet.png"
+ACROSS = 5  # pictures in a row
+SIZE, ROOM, FONT = (270, 220), 22, 15  # pixels of a picture at most, around it, and of its name
+
+
+def is_current(pictures: Sequence[Path], sheet: Path) -> bool:
+    """Return whether a sheet shows these pictures, whose identity it carries."""
+    return sheet.is_file() and _identity(pictures).encode() in sheet.read_bytes()
+
+
+def write(pictures: Sequence[Path], sheet: Path) -> None:
+    """Write the sheet of some pictures."""
+    from PIL import Image, ImageDraw
+    from PIL.PngImagePlugin import PngInfo
+
+    small = [Image.open(path).convert("RGB") for path in pictures]
+    for picture in small:
+        picture.thumbnail(SIZE)
+    rows = [range(start, len(small))[:ACROSS] for start in range(0, len(small), ACROSS)]
+    heights = [max(small[number].height for number in row) + 2 * ROOM for row in rows]
+    drawn, top = Image.new("RGB", (ACROSS * (SIZE[0] + ROOM), sum(heights)), "white"), 0
+    for row, height in zip(rows, heights, strict=True):
+        for place, number in enumerate(row):
+            left = place * (SIZE[0] + ROOM)
+            ImageDraw.Draw(drawn).text((left, top), pictures[number].stem, "black", font_size=FONT)
+            drawn.paste(small[number], (left, top + ROOM))
+        top += height
+    about = PngInfo()
+    about.add_text("Source", _identity(pictures))
+    temporary = sheet.with_name(f".{sheet.name}")
+    drawn.save(temporary, "PNG", pnginfo=about)
+    temporary.replace(sheet)
+
+
+def _identity(pictures: Sequence[Path]) -> str:
+    content = b"".join(picture.name.encode() + picture.read_bytes() for picture in pictures)
+    return hashlib.sha256(content).hexdigest()
