@@ -88,6 +88,14 @@ def test_the_table_holds_what_every_evaluation_measured(built):
     assert rows.stderr.to_numpy()[known] == pytest.approx(errors, rel=1e-6)
 
 
+def test_a_second_build_runs_no_job(built):
+    """And gives no result another time."""
+    manifests = sorted((built.folder / "results").rglob("*manifest.json"))
+    before = {path: path.stat().st_mtime_ns for path in manifests}
+    assert "Nothing to be done" in built.build()
+    assert before == {path: path.stat().st_mtime_ns for path in manifests}
+
+
 def test_every_rule_is_written_out_and_every_figure_is_a_target(built):
     listed = built.process([SNAKEMAKE, "--list", "--config", "scale=smoke"]).stdout.split()
     files = [built.folder / "Snakefile", *(built.folder / "workflow").rglob("*Snakefile")]
