@@ -227,8 +227,8 @@ def last_tenth(data: "Samples") -> Iterator[Row]:
         for label, (name, quantizer) in arms.items():
             net = _less(data, name, PLAIN, quantizer, gptq)
             yield Row(f"{bits}-bit loss: {label} − decay, GPTQ", net, None, "nats")
-    aware = [f"{when}aware-{bits}" for when in ("", "late-") for bits in (4, 3, 2)]
-    for name in ("lawa-20", "lawa-then-decay", *aware):
+    runs = [f"{when}aware-{bits}" for when in ("", "late-") for bits in (4, 3, 2)]
+    for name in ("lawa-20", "lawa-then-decay", *runs):
         yield loss_gap(data, name, name, "decay", PLAIN)
 
 
