@@ -179,12 +179,8 @@ def critical_bits(data: "Samples") -> Iterator[Row]:
     yield Row(f"{says}{SMALL} / 3e-3", crossed[SMALL] / crossed[LARGE])
     yield Row(f"{says}{LARGE_BATCH} / × 1", crossed[LARGE_BATCH] / crossed[LARGE])
     for rate, (average, decayed) in AVERAGED.items():
-        yield Row(
-            f"{rate}: bits below which the average has the lower loss",
-            crossed[rate],
-            None,
-            "bits",
-        )
+        says = f"{rate}: bits below which the average has the lower loss"
+        yield Row(says, crossed[rate], None, "bits")
         for bits, net in zip((2, 3, 4), nets[rate], strict=True):
             yield Row(f"{rate}, {bits}-bit loss: LAWA of 20 − end of decay", net, None, "nats")
         net = _less(data, average, decayed, FULL_PRECISION)
@@ -250,8 +246,6 @@ def best_rates(data: "Samples") -> Iterator[Row]:
     for quantizer in (Q4, Q3):
         yield _at_equal_loss(data, MUON, "Muon / AdamW, best rates", quantizer)
         yield _at_equal_loss(data, "muon", "Muon at AdamW's rate / AdamW", quantizer)
-        error = data.end(MUON, quantizer) / data.end(ADAMW, quantizer)
-        yield Row(f"{BITS[quantizer]} error at the end: Muon / AdamW, best rates", error)
     for name, label in ((MUON, "Muon, best rate"), ("muon", "Muon, AdamW's rate")):
         yield loss_gap(data, label, name, "AdamW", ADAMW)
 
