@@ -20,6 +20,8 @@ from ptq_dynamics.claims.controlled import (
     STABLE,
     at_equal_loss,
     loss_gap,
+    of_twice,
+    rises,
 )
 from ptq_dynamics.claims.definitions import Claim, Row
 from ptq_dynamics.claims.public import PUBLIC
@@ -44,11 +46,15 @@ LAWFUL = [
 COOLED = LATER[-3:]
 PLAIN = "rainbow-172"  # the decay over the last tenth
 # An average and a decayed run with equal tokens, by the paper's peak rate.
+SMALL, LARGE, LARGE_BATCH = "rate 3e-4", "rate 3e-3", "rate 3e-3, batch × 4"
 AVERAGED = {
-    "3e-4": ("lawa-20-of-3e-4", "wsd-3e-4"),
-    "1e-3": ("lawa-20-of-1e-3", "wsd-1e-3"),
-    "3e-3": ("lawa-20", ADAMW),
+    SMALL: ("lawa-20-of-3e-4", "wsd-3e-4"),
+    "rate 1e-3": ("lawa-20-of-1e-3", "wsd-1e-3"),
+    LARGE: ("lawa-20", ADAMW),
+    LARGE_BATCH: ("larger-batch-lawa", "larger-batch-decay"),
 }
+MUON = "muon-best"
+THRICE = [f"thrice-{at}" for at in (172, 267, 362, 457, 552)]  # of 190
 NEWER = ("autoround-4bit", "rotated-4bit", "mxfp4")
 BESIDE = ("rotated-w4a4", "smoothquant-w8a8", "autoround-3bit", Q3)
 SHAPES = {
@@ -169,22 +175,16 @@ def critical_bits(data: "Samples") -> Iterator[Row]:
         for rate, (average, decayed) in AVERAGED.items()
     }
     crossed = {rate: _crossing(net) for rate, net in nets.items()}
-    small, *_, large = crossed
-    says = f"bits below which the average has the lower loss: rate {small} / {large}"
-    yield Row(says, crossed[small] / crossed[large])
+    says = "bits below which the average has the lower loss: "
+    yield Row(f"{says}{SMALL} / 3e-3", crossed[SMALL] / crossed[LARGE])
+    yield Row(f"{says}{LARGE_BATCH} / × 1", crossed[LARGE_BATCH] / crossed[LARGE])
     for rate, (average, decayed) in AVERAGED.items():
-        yield Row(
-            f"rate {rate}: bits below which the average has the lower loss",
-            crossed[rate],
-            None,
-            "bits",
-        )
+        says = f"{rate}: bits below which the average has the lower loss"
+        yield Row(says, crossed[rate], None, "bits")
         for bits, net in zip((2, 3, 4), nets[rate], strict=True):
-            yield Row(f"rate {rate}, {bits}-bit loss: LAWA of 20 − end of decay", net, None, "nats")
+            yield Row(f"{rate}, {bits}-bit loss: LAWA of 20 − end of decay", net, None, "nats")
         net = _less(data, average, decayed, FULL_PRECISION)
-        yield Row(
-            f"rate {rate}, loss in full precision: LAWA of 20 − end of decay", net, None, "nats"
-        )
+        yield Row(f"{rate}, loss in full precision: LAWA of 20 − end of decay", net, None, "nats")
 
 
 def _less(data: "Samples", name: str, other: str, quantizer: str, beside: str = "") -> "Sample":
@@ -217,12 +217,37 @@ def last_tenth(data: "Samples") -> Iterator[Row]:
         arms |= {
             "aware, rounded": (f"aware-{bits}", rounding),
             "aware, GPTQ": (f"aware-{bits}", gptq),
+            "decay, then aware, rounded": (f"late-aware-{bits}", rounding),
+            "decay, then aware, GPTQ": (f"late-aware-{bits}", gptq),
         }
         for label, (name, quantizer) in arms.items():
             net = _less(data, name, PLAIN, quantizer, gptq)
             yield Row(f"{bits}-bit loss: {label} − decay, GPTQ", net, None, "nats")
-    for name in ("lawa-20", "lawa-then-decay", "aware-4", "aware-3", "aware-2"):
+    runs = [f"{when}aware-{bits}" for when in ("", "late-") for bits in (4, 3, 2)]
+    for name in ("lawa-20", "lawa-then-decay", *runs):
         yield loss_gap(data, name, name, "decay", PLAIN)
+
+
+def longer_budget(data: "Samples") -> Iterator[Row]:
+    """Up to three budgets, the 4-bit error at the end of decay does not depend on the tokens."""
+    grown = data.end(THRICE[-2:], Q4) / data.end(THRICE[:2], Q4)
+    yield Row("4-bit error: ends at 2.5 and 3 budgets / ends at 1 and 1.5 budgets", grown)
+    decay = data.geometric(rises(data, THRICE[2:], "thrice"))
+    says = "4-bit error: effect of decay / effect of twice the tokens, at 3 budgets"
+    yield Row(says, decay / of_twice(data, THRICE[1:]))
+    yield Row("4-bit error: effect of decay at 2, 2.5 and 3 budgets", decay)
+    for first, budgets in enumerate((1, 1.5, 2)):
+        says = f"4-bit error: effect of twice the tokens, ends from {budgets} budgets on"
+        yield Row(says, of_twice(data, THRICE[first:]))
+
+
+def best_rates(data: "Samples") -> Iterator[Row]:
+    """Muon has a higher error than AdamW at equal loss, each at its best rate."""
+    for quantizer in (Q4, Q3):
+        yield _at_equal_loss(data, MUON, "Muon / AdamW, best rates", quantizer)
+        yield _at_equal_loss(data, "muon", "Muon at AdamW's rate / AdamW", quantizer)
+    for name, label in ((MUON, "Muon, best rate"), ("muon", "Muon, AdamW's rate")):
+        yield loss_gap(data, label, name, "AdamW", ADAMW)
 
 
 BEYOND = (
@@ -235,5 +260,7 @@ BEYOND = (
     Claim(newer_quantizers, "Decay harms newer quantizers", "above", ("beyond-quantizers",)),
     Claim(critical_bits, "Smaller rates: averages win at more bits", "above", ("beyond-bits",)),
     Claim(last_tenth, "Aware decay beats decay at 3 bits", "below", ("beyond-deployment",)),
+    Claim(longer_budget, "Three budgets: no growth", "alike", ("beyond-budget",), margin=1.3),
+    Claim(best_rates, "Muon's error at best rates", "above", ("beyond-muon",)),
 )
 EVERY = (*CONTROLLED, *PUBLIC, *BEYOND)

@@ -44,9 +44,15 @@ def in_decay(data: "Samples", what: str, *measured: str, published: float | None
     return Row(f"{what}: ends of cooldowns from 36k steps on / stable run", rise, published)
 
 
-def rises(data: "Samples", names: Sequence[str]) -> "list[Sample]":
+def rises(data: "Samples", names: Sequence[str], trunk: str = STABLE) -> "list[Sample]":
     """Return 4-bit errors at the ends of cooldowns over those of the stable run at equal tokens."""
-    return [data.ratio(data.end(name, Q4), data.at(STABLE, Q4, end_of=name)) for name in names]
+    return [data.ratio(data.end(name, Q4), data.at(trunk, Q4, end_of=name)) for name in names]
+
+
+def of_twice(data: "Samples", names: Sequence[str]) -> "Sample":
+    """Return the factor of the 4-bit error at the ends of runs for twice the tokens."""
+    tokens = {name: data.number("tokens", name) for name in names}
+    return np.asarray(data.tenfold(tokens, [data.end(name, Q4) for name in names]) ** log10(2))
 
 
 def loss_gap(data: "Samples", label: str, name: str, other_label: str, other: str) -> Row:
@@ -89,14 +95,12 @@ def rise_in_decay(data: "Samples") -> Iterator[Row]:
 
 def schedule_or_tokens(data: "Samples") -> Iterator[Row]:
     """The schedule changes the 4-bit error more than the tokens of a run's last half do."""
-    tokens = {name: data.number("tokens", name) for name in LATER[1:]}
-    ends = {name: data.end(name, Q4) for name in LATER}
-    twice = data.tenfold(tokens, [ends[name] for name in tokens]) ** log10(2)
+    twice = of_twice(data, LATER[1:])
     last = data.geometric(rises(data, LATER[2:]))
     yield Row("4-bit error: effect of decay / effect of twice the tokens", last / twice, 1.63)
     yield Row("4-bit error: effect of decay at the last three cooldowns", last, 1.70)
     yield Row("4-bit error: effect of twice the tokens at the ends of cooldowns", twice, 1.04)
-    grown = data.ratio(ends[LATER[-1]], ends[LATER[0]])
+    grown = data.ratio(data.end(LATER[-1], Q4), data.end(LATER[0], Q4))
     both = data.geometric(rises(data, LATER)) / grown
     yield Row("4-bit error: effect of decay / effect of tokens from 28B on", both, 1.70)
     yield Row("4-bit error: last end of a cooldown / end at 28B tokens", grown, 1.02)

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ptq_dynamics.claims.beyond import ADAMW, COOLED, EXPONENTIAL, FLAT, NEWER, OPTIMIZERS
+from ptq_dynamics.claims.beyond import (
+    ADAMW,
+    COOLED,
+    EXPONENTIAL,
+    FLAT,
+    MUON,
+    NEWER,
+    OPTIMIZERS,
+    THRICE,
+)
 from ptq_dynamics.claims.controlled import BITS, LATER, Q3, Q4, RATES, STABLE
 from ptq_dynamics.claims.definitions import Row
 from ptq_dynamics.claims.public import SIZES, ingredients
@@ -68,6 +77,8 @@ def contrasts() -> dict[str, list[Contrast]]:
             "LAWA and exponential / decayed run", both, ("lawa-20", *EXPONENTIAL), [ADAMW]
         ),
         "newer-quantizers": Contrast(DECAY, NEWER, COOLED, [STABLE], None),
+        "longer-budget": Contrast("at 2.5, 3 / 1, 1.5 budgets", [Q4], THRICE[-2:], THRICE[:2]),
+        "best-rates": Contrast("Muon / AdamW, best rates", both, [MUON], [ADAMW]),
     }
     several = {
         "peak-rate": [

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.base.fields import Count, Named, Once, Rate, Seed, Share, Strict
+from ptq_dynamics.base.fields import Count, Factor, Named, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
@@ -27,16 +27,16 @@ class Run(Strict):
 
 
 class Whole(Run):
-    """A run from fresh weights; its `batch` is in sequences."""
+    """A run from fresh weights; its `batch` is in sequences. It may outlast the budget."""
 
     model: str = "main"
     schedule: AnyScheduled
     peak_lr: Rate
-    length: Share
+    length: Factor
     warmup: Share | None = None
     batch: Count | None = None
     state_every: Share | None = None
-    state_at: list[Share] = []
+    state_at: list[Factor] = []
     optimizer: AnyOptimizer | None = None
     objective: Annotated[AnyObjective, Field(exclude_if=Language().__eq__)] = Language()
 
@@ -54,7 +54,7 @@ class Branch(Run):
     replaces that of the trunk."""
 
     trunk: str
-    at: Share
+    at: Factor
     cooldown: Share
     steady: Share | None = None
     shape: Shape = "linear"

@@ -44,7 +44,7 @@ class Bits(Layout):
                 points = self._points(data, own, curves)
                 title = f"{group}\n{METHODS.get(method, method.upper())}".strip()
                 sheet.add(Panel(title, "Bits of a weight", label, form="bars"), points)
-        return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel)
+        return sheet.publish(draw=_draw_panel)
 
     def _points(self, data: "Curves", own: list[str], curves: dict[str, str]) -> "pd.DataFrame":
         """Return the differences of the curves of a group, under quantizers of one method."""
