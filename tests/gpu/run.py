@@ -236,7 +236,7 @@ def main() -> None:
     fits = python("-c", SMOKE, LIBRARIES, log="smoke", seconds=90)
     say("the smoke test passes" if fits else "the smoke test fails; see above")
     if chosen.sweep:
-        words = ("-m", "ptq_dynamics.cli", "dev", "sweep", chosen.sweep)
+        words = ("config/sweeps/compare.py", f"config/sweeps/{chosen.sweep}.yaml")
         python(*words, log="sweep", seconds=until - time.monotonic())
         for table in SOURCE.glob("results/sweep/*.csv"):
             shutil.copy2(table, OUT)

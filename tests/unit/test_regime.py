@@ -2,13 +2,13 @@
 
 import math
 import re
+import runpy
 import shutil
 from contextlib import chdir
 from dataclasses import replace
 
 import pytest
-from ptq_dynamics.cli.sweep import prepare
-from ptq_dynamics.config import load, read
+from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regimes import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
@@ -81,11 +81,13 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
 @pytest.mark.slow
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
 def test_candidates_can_be_planned(tmp_path, file):
-    sweep = read(file, "sweep")
+    script = runpy.run_path(str(ROOT / "config/sweeps/compare.py"))
+    sweep = script["Sweep"](**read_yaml(file))
     with chdir(ROOT):
         for name, changes in sweep.candidates.items():
-            made = prepare(tmp_path / name, sweep, changes)
-            assert {*sweep.runs, *filter(None, [sweep.trunk])} == {*made.site.config.figures}
+            choice = script["prepare"](tmp_path / name, sweep, changes)
+            made = Plan(load(choice, tmp_path / name / "config"))
+            assert {*sweep.runs} == {*made.site.config.figures}
 
 
 def test_legends_have_the_papers_rates_and_captions_what_they_are_here(changed):

@@ -21,7 +21,7 @@ from ptq_dynamics.engine import checkout, run
 
 Verbs = tuple[Callable[..., bool], ...]
 VERBS: Verbs = (measure, status, plan, trace, audit, compare, adopt, release, config, lock)
-MAINTAINERS = (dev.accept, dev.claims, dev.cost, dev.crate, dev.readme, dev.regime, dev.sweep)
+MAINTAINERS = (dev.accept, dev.claims, dev.cost, dev.crate, dev.readme, dev.regime)
 
 
 def main() -> int:

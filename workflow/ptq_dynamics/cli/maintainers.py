@@ -4,7 +4,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
@@ -122,16 +122,6 @@ def regime(scale: Scale = None) -> bool:
     _print_carried(plan)
     for name, reason in plan.site.config.scale.regime.left_out.items():
         print(f"left out: {name} ({reason})")
-    return True
-
-
-def sweep(name: Annotated[str, Argument(help="of a file in config/sweeps")]) -> bool:
-    """Train candidates for the settings of a scale, and tabulate their losses.
-
-    Example: ptq-dynamics dev sweep regime"""
-    from ptq_dynamics.cli import sweep
-
-    print(sweep.compare(name))
     return True
 
 
