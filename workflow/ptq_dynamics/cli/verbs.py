@@ -71,39 +71,14 @@ def status(
     counts = Counter(finding.state for finding in rest)
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     print(f"{states}, {len(findings) - len(rest)} up to date")
-    return False
-
-
-def plan(
-    scale: Scale = None, figures: Figures = None, more_seeds: Seeds = None, as_json: Json = False
-) -> bool:
-    """Count the jobs that a build would run, by kind.
-
-    Example: ptq-dynamics plan --scale smoke"""
-    from ptq_dynamics.provenance.state import find
-
-    plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
-    jobs = dict[str, Counter[str]]()
-    for finding in find(plan, plan.last()):
-        state = "kept" if finding.state == "up to date" else "run"
-        kind = plan.site.rules[finding.manifest]
-        jobs.setdefault(kind, Counter(run=0, kept=0))[state] += 1
-    left_out = plan.site.reasons
-    if as_json:
-        _print_json({"jobs": jobs, "left_out": left_out})
-        return True
-    print(f"{'kind':14} {'run':>7} {'kept':>7}")
-    for kind, counts in [*jobs.items(), ("all", sum(jobs.values(), Counter[str]()))]:
-        print(f"{kind:14} {counts['run']:7,} {counts['kept']:7,}")
-    for name, reason in left_out.items():
+    for name, reason in plan.site.reasons.items():
         print(f"left out: {name} ({reason})")
-    return True
+    return False
 
 
 def trace(
     file: Place,
     as_json: Json = False,
-    mermaid: Annotated[bool, Option("--mermaid", help="print a Mermaid graph")] = False,
 ) -> bool:
     """Print the lineage of a file, down to text and public checkpoints.
 
@@ -127,9 +102,6 @@ def trace(
         content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
         content |= {"row": chain.row, "measurements": chain.rows or {}}
         _print_json({**content, "missing": chain.missing})
-        return chain.is_verified
-    if mermaid:
-        print(chain.mermaid())
         return chain.is_verified
     seen = set[str]()
     print(*chain.words(SHOWN), sep="\n", end="\n" * bool(chain.row))
@@ -285,13 +257,13 @@ def release(
     figures: Figures = None,
     more_seeds: Annotated[str | None, Option(help="default: the scale's release_seeds")] = None,
     build: Annotated[
-        bool, Option("--build", help="first build and audit all, then update README")
+        bool, Option("--build", help="first build and audit all, then plot all releases")
     ] = False,
 ) -> bool:
     """Write the released files of a scale, from a clean commit.
 
     Example: ptq-dynamics release --scale smoke"""
-    from ptq_dynamics.cli import readme
+    from ptq_dynamics.cli import outcomes
     from ptq_dynamics.provenance.released import release, require_clean
 
     configured = chosen.load(scale=scale)
@@ -308,5 +280,5 @@ def release(
     place, count = release(chosen.plan(**choice))
     print(f"{place}: {count} results, {place.stat().st_size / 1e6:.1f} MB")
     if build:
-        readme.update()
+        outcomes.draw()
     return True

@@ -71,7 +71,6 @@ def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[],
     for text, target in ((made.text(), paths.record), (manifest.text(), paths.manifest)):
         write_atomically(copy, text)
         os.replace(copy, target)
-    manifest.mark(made.files)
 
 
 def clear(paths: Paths) -> None:
