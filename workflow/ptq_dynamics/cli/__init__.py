@@ -14,9 +14,8 @@ from typer.main import get_command
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import maintainers as dev
-from ptq_dynamics.cli.configured import config, lock
 from ptq_dynamics.cli.measuring import measure
-from ptq_dynamics.cli.verbs import adopt, audit, compare, release, status, trace
+from ptq_dynamics.cli.verbs import adopt, audit, compare, config, lock, release, status, trace
 from ptq_dynamics.engine import checkout, run
 
 Verbs = tuple[Callable[..., bool], ...]

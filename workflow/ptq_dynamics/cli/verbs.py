@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import sys
 from collections import Counter
 from contextlib import chdir
 from dataclasses import asdict
@@ -282,3 +283,40 @@ def release(
     if build:
         outcomes.draw()
     return True
+
+
+def config(
+    scale: Scale = None,
+    help_keys: Annotated[
+        str | None, Option(metavar="FILE", help="print keys, as JSON schema: runs, ...")
+    ] = None,
+) -> bool:
+    """Print the resolved configuration of a scale.
+
+    Example: ptq-dynamics config --help-keys runs"""
+    import yaml
+
+    from ptq_dynamics.config import schema
+    from ptq_dynamics.plan.resolved import resolve
+
+    if help_keys:
+        print(json.dumps(schema(help_keys), indent=1, ensure_ascii=False))
+        return True
+    at_scale = resolve(chosen.load(scale=scale)).config
+    content = at_scale.model_dump(mode="json", serialize_as_any=True)
+    yaml.safe_dump(content, sys.stdout, sort_keys=False, allow_unicode=True)
+    return True
+
+
+def lock() -> bool:
+    """Pin the revisions of public models to commits on the Hugging Face hub.
+
+    Example: ptq-dynamics lock"""
+    from ptq_dynamics.hub import lock as hub
+    from ptq_dynamics.plan.releases import to_lock
+    from ptq_dynamics.plan.resolved import resolve
+
+    paper = resolve(chosen.load(scale="paper"))
+    resolved, failed = hub.lock(to_lock(paper.public.values(), paper.config.scale))
+    print(f"{resolved} revisions are locked in {hub.LOCK}", *failed, sep="\nerror: ")
+    return not failed
