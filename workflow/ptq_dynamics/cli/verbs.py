@@ -40,7 +40,6 @@ def status(
 
     Example: ptq-dynamics status --scale smoke --figures 'fig04 fig06'"""
     from ptq_dynamics.config import require
-    from ptq_dynamics.engine.publish import sweep_works
     from ptq_dynamics.plan.handlers import PAGE, has_page
     from ptq_dynamics.plan.site import BY_NAME
     from ptq_dynamics.provenance.state import Finding, find, shortened
@@ -49,8 +48,6 @@ def status(
     plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds, deep=deep or None)
     others = [plan.job(BY_NAME.get(name, name)) for name in words(also)]
     findings = find(plan, [*plan.last(), *others], deep=plan.site.config.choice.deep)
-    for finding in (finding for finding in findings if finding.state == "up to date"):
-        sweep_works(plan.site.made[finding.manifest].paths)
     pictures = Path(plan.site.pictures)
     if not has_page(plan.site.config.figures, pictures):
         why = ("its figures or their words changed",)
