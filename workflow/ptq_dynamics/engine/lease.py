@@ -49,7 +49,7 @@ class Lease:
         )
 
 
-def brief(path: Path, lost: Callable[[object], None] | None = None) -> SoftFileLease:
+def lease_on(path: Path, lost: Callable[[object], None] | None = None) -> SoftFileLease:
     """Return the lease `path`, for which `with` waits but briefly; then it raises `Timeout`."""
     return SoftFileLease(
         path,
@@ -65,7 +65,7 @@ def brief(path: Path, lost: Callable[[object], None] | None = None) -> SoftFileL
 def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
     """Hold the lease `path`, and print a line if another process has it. A process that loses the
     lease is terminated."""
-    lock = brief(path, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    lock = lease_on(path, lambda _: os.kill(os.getpid(), signal.SIGTERM))
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -15,7 +15,7 @@ from filelock import Timeout
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.lease import brief
+from ptq_dynamics.engine.lease import lease_on
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
@@ -89,5 +89,5 @@ def clear(paths: Paths) -> None:
 def sweep_works(paths: Paths) -> None:
     """Do what `clear` does, unless another process has the lease."""
     if paths.works():
-        with suppress(Problem, Timeout, OSError), brief(paths.lease):
+        with suppress(Problem, Timeout, OSError), lease_on(paths.lease):
             clear(paths)
