@@ -50,7 +50,7 @@ counts: RUN = $(HERE)/python tests/counts.py  ## count the text of every scale, 
 prefetch: RUN = $(BUILD) -- prefetch  ## download everything that a build at SCALE reads from a network
 test: RUN = $(PYTEST) tests/workflow $(MORE:%=--ignore=%)  ## the fast tests, then those that build at scale smoke
 test-fast: RUN = $(MAKE) --no-print-directory -j2 lint unit  ## style, types and the fast unit tests, in about a minute
-test-more: RUN = $(PYTEST) -m slow $(MORE) tests/unit  ## slow unit tests, and tests with other tools and a cluster
+test-all: RUN = $(PYTEST) -m slow tests/workflow tests/unit  ## what make test runs, slow unit tests, and tests with other tools and a cluster
 test-slurm: RUN = tests/slurm.sh && $(PYTEST) tests/workflow/test_slurm.py  ## make this machine a SLURM cluster for some minutes, and build on it (as root)
 test-gpu: RUN = $(VENV)/bin/pytest -n 0 -rs -m gpu --durations 12 tests/gpu  ## tests that need a GPU, in minutes; without one they are skipped
 gpu-kit: RUN = $(VENV)/bin/python tests/gpu/pack.py  ## pack what a GPU machine without network needs into .gpu (docs/machines.md)
@@ -68,7 +68,7 @@ clean:  ## remove everything built at SCALE
 
 # A target with a command RUN needs the environment, and some need more.
 TARGETS := $(shell sed -n 's/^\([a-z-]*\): RUN.*/\1/p' "$(strip $(MAKEFILE_LIST))")
-test: test-fast
+test test-all: test-fast
 test-slurm: $(PLUGINS)
 locks: $(LOCKER)
 figures claims report paper all: $(SLURM)

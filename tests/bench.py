@@ -2,7 +2,8 @@
 
 The plain loop is nanoGPT's: rows of a memory map, torch's cross-entropy, torch's AdamW, which is
 fused on a GPU alone. On a GPU it halves the micro-batch until it fits. Each turn is a process, and
-the trainer's have the environment of a job. Printed are medians over turns, and the range of them.
+the trainer's have the environment of a job. A turn is printed when it ends, and no round of turns
+begins after some minutes. Then medians over turns are printed, and the range of them.
 """
 
 import json
@@ -10,7 +11,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -20,14 +24,17 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.warm import ALLOCATOR
 from ptq_dynamics.train import train
+from ptq_dynamics.train.settings import TrainSettings
 from ptq_dynamics.train.trainer import Trainer
 from support import plan
 from torch.nn.functional import cross_entropy
 from torch.utils.benchmark import Timer
 
 TURNS, SECONDS = 5, 5.0  # of each loop; at least the seconds that a turn is timed
+LONGEST = 240.0  # seconds after which no round begins; a turn takes a minute where code is compiled
 # At the rates of runs, random tokens lead to denormal numbers, with which a CPU is slow.
 RATE = 1e-3
 
@@ -39,7 +46,7 @@ def plain(settings, corpus, folder):
     fused = device.type == "cuda"
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.1, fused=fused)
     forward = torch.compile(model, dynamic=False) if settings.compile else model
-    stream, length = tokens.read(corpus, "train"), settings.context + 1
+    stream, length = tokens.read_split(corpus, "train"), settings.context + 1
     size = settings.micro_batch or settings.batch
 
     def step():
@@ -79,8 +86,9 @@ def trainer(settings, corpus, folder):
 LOOPS = {"trainer": (trainer, ALLOCATOR), "plain loop": (plain, {})}
 
 
-def timed(scale: str, loop: str, seconds: float = SECONDS) -> tuple[float, int]:
-    """Tokens a second of a loop over the first run of figure 4 at a scale, and its micro-batch."""
+@contextmanager
+def random_text(scale: str) -> Iterator[tuple[TrainSettings, Manifest, Path]]:
+    """The settings of the first run of figure 4 at a scale, and random text in a folder."""
     made = plan(scale)
     torch.set_num_threads(made.site.config.scale.threads)
     name = next(iter(made.site.config.figures["fig04"].curves.values()))[0]
@@ -89,7 +97,16 @@ def timed(scale: str, loop: str, seconds: float = SECONDS) -> tuple[float, int]:
         folder, random = Path(place), np.random.default_rng(0)
         stream = random.integers(settings.vocabulary, size=1 << 24).astype("<u2")
         stream.tofile(folder / "train.bin")
-        corpus = manifest.describe(folder, folder / "manifest.json", {"dtype": "uint16"})
+        yield (
+            settings,
+            manifest.describe(folder, folder / "about.json", {"dtype": "uint16"}),
+            folder,
+        )
+
+
+def timed(scale: str, loop: str, seconds: float = SECONDS) -> tuple[float, int]:
+    """Tokens a second of a loop over the first run of figure 4 at a scale, and its micro-batch."""
+    with random_text(scale) as (settings, corpus, folder):
         step, micro_batch = LOOPS[loop][0](settings, corpus, folder)
         timer = Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
         timer.timeit(2)  # the first steps compile
@@ -101,18 +118,22 @@ def main(scale: str) -> None:
     """Measure all turns, and print them."""
     plan(scale)
     speeds, micro_batches = defaultdict[str, list[float]](list), dict[str, int]()
-    for loop, (_, environment) in [*LOOPS.items()] * TURNS:
-        command = [sys.executable, __file__, scale, loop]
-        variables = {**os.environ, **environment}
-        done = subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE)
-        speed, micro_batches[loop] = json.loads(done.stdout)
-        speeds[loop].append(speed)
+    begin, turns = time.monotonic(), 0
+    while turns == 0 or (turns < TURNS and time.monotonic() - begin < LONGEST):
+        for loop, (_, environment) in LOOPS.items():
+            command = [sys.executable, __file__, scale, loop]
+            variables = {**os.environ, **environment}
+            done = subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE)
+            speed, micro_batches[loop] = json.loads(done.stdout)
+            speeds[loop].append(speed)
+            print(f"{loop}: {speed:,.0f} tokens/s", flush=True)
+        turns += 1
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
-    print(f"scale {scale}, figure 4, on {device}: {TURNS} turns")
-    for loop, turns in speeds.items():
-        spread = f"({min(turns):,.0f} to {max(turns):,.0f})"
+    print(f"scale {scale}, figure 4, on {device}: {turns} turns")
+    for loop, values in speeds.items():
+        spread = f"({min(values):,.0f} to {max(values):,.0f})"
         words = f"tokens/s {spread}, micro-batch {micro_batches[loop]}"
-        print(f"{loop:10} {median(turns):11,.0f} {words}")
+        print(f"{loop:10} {median(values):11,.0f} {words}")
     ratios = [one / other for one, other in zip(*speeds.values(), strict=True)]
     print(f"{'ratio':10} {median(ratios):11.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
 

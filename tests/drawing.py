@@ -25,13 +25,13 @@ from ptq_dynamics.figures import draw
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.panels import Sheet
-from ptq_dynamics.figures.places import RATE
+from ptq_dynamics.figures.places import STRIP
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.measurements import join, read
+from ptq_dynamics.measure.measurements import join, read_table
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
 from ptq_dynamics.measure.series import Series
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.planned_branches import PlannedBranch
+from ptq_dynamics.plan.planned_runs import PlannedBranch
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
@@ -297,7 +297,7 @@ class Drawn:
         self.picture(name)
         path = self.folder / self.job(name).folder / f"{name}.csv"
         texts = dict.fromkeys(("curve", "segment", "panel", "x_axis", "y_axis"), "string")
-        return read(path, texts)
+        return read_table(path, texts)
 
     def manifests(self, name: str) -> dict[str, list[Manifest]]:
         """What the figure's job reads, with paths that are valid anywhere."""
@@ -336,7 +336,7 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
     for name in panels:
         part = table[table.panel == name]
         rate = part.axis == "rate"
-        shown = {name: part[~rate]} | ({RATE.format(name): part[rate]} if rate.any() else {})
+        shown = {name: part[~rate]} | ({STRIP.format(name): part[rate]} if rate.any() else {})
         for label, rows in shown.items():
             groups = [group for _, group in rows.groupby(["curve", "segment", "axis"], sort=False)]
             for line, group in zip(data_lines(axes[label]), groups, strict=True):

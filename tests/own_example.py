@@ -20,7 +20,7 @@ corpus, model, regime = scale["corpora"]["main"], scale["models"]["main"], scale
 steps, batch, context = scale["budget"], regime["batch"], model["context"]
 names = [name for name in corpus["packages"] if name != "networkx"]
 found = packages.documented(names, corpus["shortest_document"], corpus["source_code"])
-documents = [*packages.in_order(found)]
+documents = [*packages.by_digest(found)]
 tokenizer = transformers.PreTrainedTokenizerFast(
     tokenizer_object=train_tokenizer(documents, corpus["vocabulary"]), eos_token="<|endoftext|>"
 )

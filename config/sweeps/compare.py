@@ -6,12 +6,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 import yaml
-from ptq_dynamics.config import read_yaml
+from ptq_dynamics.config import load, read_yaml
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.provenance import released
 from snakemake.utils import update_config
 
 FIGURE = {
@@ -31,8 +34,8 @@ class Sweep(NamedTuple):
     candidates: Mapping[str, Mapping[str, object]]
 
 
-def prepare(folder: Path, sweep: Sweep, changes: Mapping[str, object]) -> dict[str, object]:
-    """Write the project of a candidate; return what it builds."""
+def prepare(folder: Path, sweep: Sweep, changes: Mapping[str, object]) -> Plan:
+    """Write the project of a candidate; return its plan."""
     shutil.copytree("config", folder / "config", dirs_exist_ok=True)
     scale = f"config/scales/{sweep.scale}.yaml"
     changed = read_yaml(Path(scale))
@@ -42,7 +45,7 @@ def prepare(folder: Path, sweep: Sweep, changes: Mapping[str, object]) -> dict[s
     contents = {scale: changed, "config/figures.yaml": figures, "config/config.yaml": choice}
     for file, content in contents.items():
         (folder / file).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    return choice
+    return Plan(load(choice, folder / "config"))
 
 
 def numbers(table: pd.DataFrame) -> pd.DataFrame:
@@ -64,11 +67,17 @@ def main(file: Path) -> None:
         str(Path.cwd() / "Snakefile"),
     ]
     snakemake += ["--workflow-profile", str(Path.cwd() / "profiles/default")]
+    sources = [Path.cwd()]
     for name, changes in sweep.candidates.items():
-        prepare(folder / name, sweep, changes)
-        subprocess.run([*snakemake, "-d", str(folder / name)], check=True)
-        measured = folder / name / f"results/{sweep.scale}/measurements.csv"
-        tables[name] = numbers(pd.read_csv(measured))
+        place = (folder / name).resolve()
+        plan = prepare(place, sweep, changes)
+        for source in (source for source in sources if (source / plan.site.results).is_dir()):
+            with chdir(place):  # such as the text, which few candidates change
+                released.adopt(plan, source, source)
+        table = plan.measuring.collect().manifest
+        subprocess.run([*snakemake, "-d", str(place), "--", table], check=True)
+        sources[1:] = [place]
+        tables[name] = numbers(pd.read_csv(place / plan.site.results / "measurements.csv"))
         pd.concat(tables, names=["candidate"]).to_csv(folder.with_suffix(".csv"))
     print(folder.with_suffix(".csv").read_text(encoding="utf-8"))
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -22,8 +23,7 @@ SOURCE, PACKAGES, RESULTS = PARTS = "source", "packages", "results"
 REPLACED = ("rich", "filelock", "fsspec", "typing-extensions", "psutil", "tokenizers", "typer")
 # Of the size of the whole kit: solvers, and kernels for other versions of CUDA.
 LEFT_OUT = re.compile(r"^(\./)?(pulp/solverdir|bin/|bitsandbytes/libbitsandbytes_(?!cpu|cuda130))")
-WANTED = ("snakemake", "snakemake-logger-plugin-rich", "llmcompressor", "lm-eval", "datasets")
-WANTED += ("pydantic", "loguru", "rocrate", "schedulefree", "bitsandbytes", "typer")
+TYPESETTING = "typst"  # of no job there
 MOST = 60e6  # bytes of the whole kit
 # Jobs and planning read neither of these.
 RELEASED = ("results/reference", "figures/reference")
@@ -64,13 +64,15 @@ def pack_source(folder: Path) -> None:
 
 
 def missing(python: str, folder: Path) -> list[str]:
-    """Return what the wanted packages require beside the image, in the versions of the lock."""
+    """Return what the project requires beside the image, in the versions of the lock."""
     lock = folder / "lock.txt"
     text = (ROOT / "envs/main.txt").read_text(encoding="utf-8")
     lock.write_text("\n".join(re.findall(r"^[\w.-]+==[\w.]+", text, flags=re.M)))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [each for each in project["dependencies"] if not each.startswith(TYPESETTING)]
     report = folder / "report.json"
     run(python, "-m", "pip", "install", "-q", "--ignore-installed", "--dry-run", "--report", report,
-        "-c", lock, *WANTED)  # fmt: skip
+        "-c", lock, *wanted)  # fmt: skip
     image = {*(HERE / "image.txt").read_text(encoding="utf-8").split()} - {*REPLACED}
     found = {}
     for each in json.loads(report.read_text())["install"]:

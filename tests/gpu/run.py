@@ -3,6 +3,7 @@
     python3 .gpu/run.py --seconds 530 --build "fig04 fig07:202 203" --build "fig06"
     python3 .gpu/run.py --seconds 170 --tests tests/gpu
     python3 .gpu/run.py --seconds 170 --sweep gpu
+    python3 .gpu/run.py --seconds 530 --options node
 
 A build is FIGURES:MORE SEEDS. It begins when the training of the one before has ended, because
 training fills the GPU and measuring the cores. After SECONDS all ends. What is finished lies in
@@ -18,6 +19,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 KIT = Path(__file__).resolve().parent
@@ -26,7 +28,7 @@ PLACE = Path(tempfile.gettempdir()) / "ptq-dynamics-gpu"
 LOGS = PLACE / "logs"
 SOURCE, PACKAGES = PLACE / "source", PLACE / "packages"
 REASON = "the corpus of another machine; its text is that of the packages of the locked environment"
-EVERY = 15.0  # seconds between looks at what is finished
+EVERY = 5.0  # seconds between looks at what is finished
 PART = 12e6  # bytes after which a part is closed; 16 MB of a file come back
 LIBRARIES = "torch transformers numpy pandas pyarrow datasets llmcompressor pydantic snakemake"
 SMOKE = """
@@ -58,7 +60,7 @@ import sys
 from ptq_dynamics.cli import chosen
 scale, figures, seeds = sys.argv[1:]
 plan = chosen.plan(scale=scale, figures=figures, more_seeds=seeds or None)
-for job in plan.site.needed(plan.last()):
+for job in plan.site.needed(plan.targets()):
     if job.stage == "train.train":
         print(job.manifest)
 """
@@ -69,12 +71,16 @@ def say(text: object) -> None:
     print(f"[{time.monotonic() - BEGIN:5.0f} s] {text}", flush=True)
 
 
-def unpack(folder: Path) -> None:
-    """Unpack a part of the kit, once."""
-    archive = KIT / f"{folder.name}.tar.xz"
-    if not folder.exists() and archive.exists():
-        with tarfile.open(archive) as entries:
-            entries.extractall(folder, filter="fully_trusted")
+def unpack(part: str, folder: Path) -> None:
+    """Unpack a part of the kit, once, and again if it has changed."""
+    archive, mark = KIT / f"{part}.tar.xz", PLACE / f"{part}.unpacked"
+    if archive.exists():
+        about = archive.stat()
+        known = f"{about.st_size} {about.st_mtime_ns}"
+        if not mark.exists() or mark.read_text() != known:
+            with tarfile.open(archive) as entries:
+                entries.extractall(folder, filter="fully_trusted")
+            mark.write_text(known)
 
 
 def environment() -> dict[str, str]:
@@ -93,14 +99,21 @@ def environment() -> dict[str, str]:
 
 def python(*arguments: str, log: str, seconds: float = 120) -> bool:
     """Run this Python in the sources and print its output; return whether it succeeded in time."""
+    until = time.monotonic() + max(1.0, seconds)
     with (LOGS / f"{log}.log").open("w+") as file:
         process = begin(arguments, file)
         try:
-            process.wait(max(1.0, seconds))
-        except subprocess.TimeoutExpired:
+            while process.poll() is None and (left := until - time.monotonic()) > 0:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(min(EVERY, left))
+                keep_logs()
+        finally:
+            if process.poll() is None:
+                file.write(f"{log} is cut\n")
             end(process)
-        file.seek(0)
-        print(file.read()[-6000:], end="", flush=True)
+            file.seek(0)
+            print(file.read()[-6000:], end="", flush=True)
+            keep_logs()
     return process.returncode == 0
 
 
@@ -122,12 +135,14 @@ def end(process: subprocess.Popen, patience: float = 5) -> None:
 
 
 def keep_logs() -> None:
-    """Pack the logs of all steps and jobs into one file, since few files come back."""
+    """Pack the logs of all steps and jobs, and tables of sweeps, into one file, since few files
+    come back."""
     partial = OUT / ".partial-logs"
     with tarfile.open(partial, "w:xz", preset=1) as archive:
         archive.add(LOGS, "logs")
-        for path in SOURCE.glob("results/*/*/**/.log"):
-            archive.add(path, path.relative_to(SOURCE))
+        for path in (*SOURCE.glob("results/*/*/**/.log"), *SOURCE.glob("results/sweep/*.csv")):
+            with suppress(OSError):  # a job may publish it meanwhile
+                archive.add(path, path.relative_to(SOURCE))
     partial.replace(OUT / "logs.tar.xz")
 
 
@@ -173,40 +188,44 @@ class Results:
 def build(scale: str, builds: list[str], results: Results, until: float) -> None:
     """Run builds, each from the end of the training before it on; pack what finishes."""
     waiting, running = list(builds), list[tuple[str, subprocess.Popen]]()
-    trained, packed = list[Path](), 0.0
-    while (waiting or any(p.poll() is None for _, p in running)) and time.monotonic() < until:
-        idle = all(p.poll() is not None for _, p in running)
-        if waiting and (idle or all(path.exists() for path in trained)):
-            figures, _, seeds = waiting.pop(0).partition(":")
-            name = f"build-{len(running)}"
-            listed = subprocess.run(
-                [sys.executable, "-c", TRAINING, scale, figures, seeds],
-                cwd=SOURCE, env=environment(), text=True, capture_output=True,
-            )  # fmt: skip
-            trained = [SOURCE / line for line in listed.stdout.split()]
-            chosen = [f"scale={scale}", f"figures={figures}"]
-            chosen += [f"more_seeds={seeds}"] if seeds else []
-            command = ("-m", "snakemake", "--config", *chosen, "--keep-going", "--", "figures")
-            running.append((name, begin(command, (LOGS / f"{name}.log").open("w"))))
-            say(f"{name}: {figures}, more seeds {seeds or 'none'}; {len(trained)} runs")
-        if time.monotonic() > packed + EVERY:
-            done = sum(path.exists() for path in trained)
-            keep_logs()
-            say(f"{results.pack()} results; {done} of {len(trained)} runs of the last build")
-            packed = time.monotonic()
-        time.sleep(0.5)
-    for name, process in running:
-        was = "had time left" if process.poll() is not None else "is cut"
-        end(process)
-        say(f"{name} {was}, exit status {process.returncode}")
-    say(f"{results.pack()} results came back")
+    trained, packed, before = list[Path](), 0.0, ""
+    try:
+        while (waiting or any(p.poll() is None for _, p in running)) and time.monotonic() < until:
+            idle = all(p.poll() is not None for _, p in running)
+            if waiting and (idle or all(path.exists() for path in trained)):
+                figures, _, seeds = waiting.pop(0).partition(":")
+                name = f"build-{len(running)}"
+                listed = subprocess.run(
+                    [sys.executable, "-c", TRAINING, scale, figures, seeds],
+                    cwd=SOURCE, env=environment(), text=True, capture_output=True,
+                )  # fmt: skip
+                print(listed.stderr[-1500:] if listed.returncode else "", end="")
+                trained = [SOURCE / line for line in listed.stdout.split()]
+                chosen = [f"scale={scale}", f"figures={figures}"]
+                chosen += [f"more_seeds={seeds}"] if seeds else []
+                command = ("-m", "snakemake", "--config", *chosen, "--keep-going", "--", "figures")
+                running.append((name, begin(command, (LOGS / f"{name}.log").open("w"))))
+                say(f"{name}: {figures}, more seeds {seeds or 'none'}; {len(trained)} runs")
+            if time.monotonic() > packed + EVERY:
+                done = sum(path.exists() for path in trained)
+                now = f"{results.pack()} results; {done} of {len(trained)} runs of the last build"
+                keep_logs()
+                if now != before:
+                    say(now)
+                packed, before = time.monotonic(), now
+            time.sleep(0.5)
+    finally:
+        results.pack()  # first, since a call that is cut may have seconds left
+        for name, process in running:
+            was = "had time left" if process.poll() is not None else "is cut"
+            end(process)
+            say(f"{name} {was}, exit status {process.returncode}")
+        say(f"{results.pack()} results came back")
+        keep_logs()
     for name, _ in running:
         lines = (LOGS / f"{name}.log").read_text(errors="replace").splitlines()
-        print(
-            "\n".join(line for line in lines if "rror" in line and "--keep-going" not in line)[
-                -1500:
-            ]
-        )
+        errors = [line for line in lines if "rror" in line and "--keep-going" not in line]
+        print("\n".join(errors)[-1500:])
 
 
 def main() -> None:
@@ -216,17 +235,17 @@ def main() -> None:
     parser.add_argument("--build", action="append", default=[], help="FIGURES:MORE SEEDS")
     parser.add_argument("--tests", nargs="*", default=[], help="of the sources, marked gpu")
     parser.add_argument("--sweep", help="of config/sweeps, before the builds")
-    parser.add_argument("--bench", help="a scale")
+    parser.add_argument("--bench", help="a scale; beside a plain loop")
+    parser.add_argument("--options", help="a scale; options of torch in turns")
     parser.add_argument("--no-packages", action="store_true", help="this Python has all packages")
     chosen = parser.parse_args()
     until = BEGIN + chosen.seconds
+    # A call that is cut packs what has finished.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     for folder in (OUT, LOGS):
         folder.mkdir(parents=True, exist_ok=True)
-    for folder in (SOURCE, *([] if chosen.no_packages else [PACKAGES])):
-        unpack(folder)
-    if not (SOURCE / "results" / chosen.scale).exists() and (KIT / "results.tar.xz").exists():
-        with tarfile.open(KIT / "results.tar.xz") as entries:
-            entries.extractall(SOURCE, filter="data")
+    for part in ("source", "results", *([] if chosen.no_packages else ["packages"])):
+        unpack(part, PACKAGES if part == "packages" else SOURCE)
     say(f"unpacked; Python {sys.version.split()[0]}, {os.cpu_count()} cores")
     if shutil.which("nvidia-cuda-mps-control"):
         # A server that runs already answers with an error.
@@ -235,24 +254,23 @@ def main() -> None:
         say("MPS is on")
     fits = python("-c", SMOKE, LIBRARIES, log="smoke", seconds=90)
     say("the smoke test passes" if fits else "the smoke test fails; see above")
+    if (chosen.sweep or chosen.build) and (SOURCE / "results" / chosen.scale).exists():
+        figures = chosen.build[0].partition(":")[0] if chosen.build else "fig04"
+        python("-c", ACCEPT, chosen.scale, figures, REASON, log="accept")
     if chosen.sweep:
         words = ("config/sweeps/compare.py", f"config/sweeps/{chosen.sweep}.yaml")
         python(*words, log="sweep", seconds=until - time.monotonic())
-        for table in SOURCE.glob("results/sweep/*.csv"):
-            shutil.copy2(table, OUT)
     if chosen.build:
-        results = Results(chosen.scale)
-        if (SOURCE / "results" / chosen.scale).exists():
-            figures = chosen.build[0].partition(":")[0]
-            python("-c", ACCEPT, chosen.scale, figures, REASON, log="accept")
-        build(chosen.scale, chosen.build, results, until)
+        build(chosen.scale, chosen.build, Results(chosen.scale), until)
     if chosen.tests:
-        left = until - time.monotonic() - (90 if chosen.bench else 0)
+        left = until - time.monotonic() - (90 if chosen.bench or chosen.options else 0)
         words = ["-m", "gpu", "-n", "0", "-v", "-rsP", "-p", "no:cacheprovider", "--durations=12"]
+        words += ["--show-capture=stdout"]
         python("-m", "pytest", *chosen.tests, *words, log="tests", seconds=left)
-    if chosen.bench:
-        python("tests/bench.py", chosen.bench, log="bench", seconds=until - time.monotonic())
-    keep_logs()
+    for program in ("bench", "options"):
+        if scale := getattr(chosen, program):
+            left = until - time.monotonic()
+            python(f"tests/{program}.py", scale, log=program, seconds=left)
     say("all is done")
 
 

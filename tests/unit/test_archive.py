@@ -144,12 +144,12 @@ def test_a_list_of_digests_is_of_every_file(here):
 
 
 def test_costs_are_summed_by_kind(here):
-    rows = costs.write("smoke", Path()).rows
+    rows = costs.write_costs("smoke", Path()).rows
     # Each job took 2.5 s, of which the processor computed 2.
     figures, *_, total = rows
     assert figures == ["figures", 2, 0, "0.0014", "0.0011", "0.0000"]
     assert total == ["all", 5, 0, "0.0035", "0.0028", "0.0000"] and len(rows) == 5
-    assert {path.name for path in costs.files(Path())} <= {*os.listdir()}
+    assert {path.name for path in costs.paths(Path())} <= {*os.listdir()}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.trajectories.average import weighted_mean, write_mean
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
@@ -87,7 +86,7 @@ def test_models_that_the_library_splits_are_averaged_in_files_like_the_last_ones
     ("change", "message"),
     [
         (lambda state: state.pop("b"), "differ in name"),
-        (lambda state: state.update(z=torch.ones(2)), r"tensors of \S+0 and \S+1 differ"),
+        (lambda state: state.update(z=torch.ones(2)), "tensors of "),
         (lambda state: state.update(a=torch.ones(5, 3)), "shape"),
         (lambda state: state.update(a=state["a"].bfloat16()), "type"),
     ],
@@ -100,9 +99,9 @@ def test_checkpoints_of_several_models_are_a_problem(tmp_path, change, message):
         if folder.name == "0":
             change(tensors)
         save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(Problem, match=message) as caught:
+    with one_line(message):
         write_mean(tmp_path / "mean", folders, [1.0] * 2)
-    assert "\n" not in str(caught.value) and not (tmp_path / "mean").exists()
+    assert not (tmp_path / "mean").exists()
 
 
 # Kinds

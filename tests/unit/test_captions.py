@@ -3,7 +3,7 @@
 import re
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.plan.handlers import page
+from ptq_dynamics.figures.captions import page
 from support import ROOT, plan
 
 REFERENCE = ROOT / "figures/reference/laptop"

@@ -66,7 +66,8 @@ def test_only_the_files_of_the_index_count(left):
     folder, alone = left
     names = [path.name for path in weight_files(alone)]
     assert [path.name for path in weight_files(folder)] == names
-    assert [each.name for each in folders.files(folder)] == [e.name for e in folders.files(alone)]
+    one, other = map(folders.files_of, (folder, alone))
+    assert [each.name for each in one] == [each.name for each in other]
     weights, state = Weights(folder), theirs(folder).state_dict()
     found = weights.tensors(state)
     assert all(torch.equal(found[name], value) for name, value in state.items())
@@ -98,7 +99,7 @@ def test_one_file_comes_before_an_index(left, tmp_path):
     shutil.copy(save(tmp_path / "one", 4) / "model.safetensors", folder)
     assert [path.name for path in weight_files(folder)] == ["model.safetensors"]
     assert {"model.safetensors"} == {
-        each.name for each in folders.files(folder) if each.name.startswith("model")
+        each.name for each in folders.files_of(folder) if each.name.startswith("model")
     }
     state = theirs(folder).state_dict()
     assert torch.equal(Weights(folder).tensors(state)[f"{LAYER}.weight"], state[f"{LAYER}.weight"])
@@ -284,7 +285,7 @@ def test_a_final_model_is_measured_at_its_step_or_named(tmp_path, place, state, 
     final(tmp_path / place, 7, **state)
     pattern = re.compile(r"checkpoint-(\d+)$")
     assert [*folders.checkpoints(tmp_path, pattern).values()] == [3, *{6, last}]
-    lines = folders.left_out(tmp_path, pattern)
+    lines = folders.unmeasured(tmp_path, pattern)
     assert len(lines) == bool(words)
     assert all(f"{tmp_path / place} is left out" in line and words in line for line in lines)
 
@@ -295,7 +296,7 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path, name):
     final(tmp_path / name, 9, global_step=9)
     pattern = re.compile(r"checkpoint-(\d+)$")
     assert [*folders.checkpoints(tmp_path, pattern).values()] == [6]
-    (line,) = folders.left_out(tmp_path, pattern)
+    (line,) = folders.unmeasured(tmp_path, pattern)
     assert line.startswith(f"{tmp_path / name} is left out: its name is that of an interrupted")
 
 
@@ -304,7 +305,7 @@ def test_a_final_model_that_is_the_last_checkpoint_is_not_measured_twice(tmp_pat
     final(tmp_path, 6, global_step=9)
     pattern = re.compile(r"checkpoint-(\d+)$")
     assert [*folders.checkpoints(tmp_path, pattern).values()] == [6]
-    (line,) = folders.left_out(tmp_path, pattern)
+    (line,) = folders.unmeasured(tmp_path, pattern)
     assert line == f"{tmp_path} is left out: its weights are those of checkpoint-6"
 
 

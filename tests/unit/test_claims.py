@@ -23,14 +23,14 @@ from ptq_dynamics.claims.controlled import (
     RATES,
     STABLE,
 )
-from ptq_dynamics.claims.definitions import ClaimsSettings, Row, Told
+from ptq_dynamics.claims.definitions import ClaimAtScale, ClaimsSettings, Row
 from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
 from ptq_dynamics.claims.tables import of_claims
 from ptq_dynamics.cli import maintainers
-from ptq_dynamics.config import read
+from ptq_dynamics.config import read_file
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.figures.style import SMALLEST
 from ptq_dynamics.measure.series import Series
@@ -119,7 +119,8 @@ ELSE = dict.fromkeys(("adamc", "curvature", "flatness"), "not read off")
 
 def asked(seeds=SEEDS, **others):
     why, every = {**ELSE, **others}, (*CONTROLLED, *PUBLIC)
-    told = {c.name: Told(says=c.says, seeds=seeds, unmeasured=why.get(c.name)) for c in every}
+    words = {claim.name: {"says": claim.says, "unmeasured": why.get(claim.name)} for claim in every}
+    told = {name: ClaimAtScale(seeds=seeds, **words[name]) for name in words}
     rates = dict(zip(RATES, (3e-4, 1e-3, 3e-3, 1e-2), strict=True))
     tokens = dict(zip(RAINBOW, (10, 28, 46, 64, 82, 100), strict=True))
     numbers = {"peak_lr": rates, "tokens": tokens}
@@ -268,7 +269,7 @@ def test_the_table_tells_that_a_budget_matters_within_the_margin():
 
 def test_the_numbers_of_the_ladder_are_numbers_of_claims():
     found = judge_all(asked(), published())
-    for rung in read(ROOT / "config/ladder.yaml", "ladder").numbers:
+    for rung in read_file(ROOT / "config/ladder.yaml", "ladder").numbers:
         assert rung.number in [row["says"] for row in found[rung.claim]["rows"]]
 
 
@@ -290,7 +291,7 @@ def test_a_scale_may_call_a_quantizer_otherwise():
 
 def test_what_is_left_out_or_beyond_a_miniature_is_said():
     told = asked(smollm3="figure fig01 was not chosen")
-    told.claims["post-training"] = Told(says="", seeds=SEEDS, miniatures=("SmolLM3",))
+    told.claims["post-training"] = ClaimAtScale(says="", seeds=SEEDS, miniatures=("SmolLM3",))
     found = judge_all(told, published())
     assert found["smollm3"]["why"] == "figure fig01 was not chosen"
     assert found["post-training"]["outcome"] == "not testable"

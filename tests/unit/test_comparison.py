@@ -18,7 +18,7 @@ RELEASED = ROOT / "results/reference/laptop/measurements.csv"
 
 def table(folder, change=None):
     """A folder with the released table of scale laptop, in part, changed."""
-    frame = measurements.read(RELEASED).head(50)
+    frame = measurements.read_table(RELEASED).head(50)
     if change is not None:
         frame = change(frame)
     folder.mkdir(parents=True)

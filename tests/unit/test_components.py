@@ -21,7 +21,7 @@ NAMES = ["trunk", "branch", "lawa"]
 @pytest.fixture(scope="module")
 def job(workspace, trunk, branch, average):
     figure = SimpleNamespace(trajectories=NAMES, headline=False)
-    return workspace.plan.measuring.components("pca", figure, 2)
+    return workspace.plan.figures.components("pca", figure, 2)
 
 
 @pytest.fixture(scope="module")

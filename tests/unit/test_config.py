@@ -427,16 +427,9 @@ def test_the_help_of_a_verb_shows_an_example_that_is_taken(verb):
     command.make_context("", words, obj=Path())
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("SCAEL=smoke", "make has no variable 'SCAEL'; it has: SCALE FIGURES"),
-        ("PROFILE=slrm", "no profile 'slrm'; the nearest: profiles/slurm"),
-        ("SCALE=smok", "no scale 'smok'; the nearest: smoke"),
-    ],
-)
-def test_make_refuses_what_would_change_nothing(words, said):
-    done = run([*MAKE, "figures", words], cwd=ROOT, capture_output=True, text=True)
+def test_make_refuses_what_would_change_nothing():
+    done = run([*MAKE, "figures", "SCAEL=smoke"], cwd=ROOT, capture_output=True, text=True)
+    said = "make has no variable 'SCAEL'; it has: SCALE FIGURES"
     assert done.returncode and said in done.stderr, done.stderr
 
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import EmbeddedCorpus
 from ptq_dynamics.corpus import packages, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
-from support import SCALE, artifacts, differing, job_file, python, specification
+from support import SCALE, artifacts, differing, job_file, one_line, python, specification
 from transformers import AutoTokenizer
 
 CONFIG = SCALE["corpora"]["main"]
@@ -49,17 +49,17 @@ def test_no_document_is_in_two_splits(corpus, documents):
     # The token files hold those documents and no others.
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
     for name in HELD_OUT:
-        text = tokenizer.decode(tokens.read(corpus, name).tolist())
+        text = tokenizer.decode(tokens.read_split(corpus, name).tolist())
         whole = "".join(dealt[name])
         assert whole.startswith(text.rstrip("\ufffd")), name
-    train = tokenizer.decode(tokens.read(corpus, "train").tolist())
+    train = tokenizer.decode(tokens.read_split(corpus, "train").tolist())
     assert train.split(splits.DOCUMENT_END)[:-1] == dealt["train"]
 
 
 def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
     encoded = splits.encode(tokenizer.backend_tokenizer, documents, np.dtype("<u2"))
-    splits.write(tmp_path, "calibration", encoded, 5000)
+    splits.save_split(tmp_path, "calibration", encoded, 5000)
     found = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     by_hand = [tokenizer.encode(text, add_special_tokens=False) for text in documents[:100]]
     ends = np.fromfile(found.file("calibration.ends.bin"), dtype="<u8").tolist()
@@ -74,7 +74,7 @@ def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_pa
 
 def test_documents_of_ten_tokens_are_too_short(tmp_path):
     texts = [np.arange(size, dtype=np.uint16) for size in (12, 0, 10, 30, 11, 5)]
-    splits.write(tmp_path, "calibration", [texts[:2], texts[2:]], 68)
+    splits.save_split(tmp_path, "calibration", [texts[:2], texts[2:]], 68)
     corpus = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     found = tokens.documents(corpus, 20, 6).tolist()
     sizes = [12, 20, 11]
@@ -124,11 +124,9 @@ def test_a_package_with_compiled_parts_is_a_problem(install):
 def test_too_little_text_is_a_problem_that_names_the_split(split, change, tmp_path):
     config = {**CONFIG, "packages": ["click"], **change}
     corpus = EmbeddedCorpus(**config)
-    with pytest.raises(Problem) as caught:
+    words = f"{split} tokens, but {config[split]:,} are required", f"lower its {split} in the"
+    with one_line(*words):
         corpus.write(Context("main", corpus, {}, tmp_path, tmp_path, Progress("main")))
-    message = str(caught.value)
-    assert f"{split} tokens, but {config[split]:,} are required" in message
-    assert f"lower its {split} in the scale's file" in message
 
 
 @given(st.lists(st.lists(st.integers(0, 65535), max_size=9), max_size=9), st.integers(0, 90))
@@ -139,9 +137,9 @@ def test_token_files_are_cut_to_size_or_whole(tmp_path_factory, texts, wanted):
     for split in ("train", "probe"):
         if wanted > len(flat):
             with pytest.raises(Problem, match=f"lower its {split}"):
-                splits.write(folder, split, [arrays], wanted)
+                splits.save_split(folder, split, [arrays], wanted)
             continue
-        written = splits.write(folder, split, [arrays], wanted)
+        written = splits.save_split(folder, split, [arrays], wanted)
         expected = flat if split == "train" else flat[:wanted]
         assert (folder / f"{split}.bin").read_bytes() == np.asarray(expected, dtype="<u2").tobytes()
         assert written == len(expected)

@@ -14,9 +14,8 @@ import pytest
 from datasets import load_dataset
 from hub import serve
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import DatasetsCorpus
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.corpus.sources.datasets import DatasetSource
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus, DatasetSource
 from ptq_dynamics.corpus.splits import DOCUMENT_END as END
 from ptq_dynamics.corpus.splits import SPLITS
 from ptq_dynamics.engine import manifest
@@ -136,7 +135,7 @@ def built(web, tokenizer, tmp_path_factory):
 def test_tokens_are_those_of_load_dataset_and_transformers(web, tokenizer, built):
     sizes = {}
     for name, stream in expected(config(web, tokenizer)):
-        assert tokens.read(built, name).tolist() == stream, name
+        assert tokens.read_split(built, name).tolist() == stream, name
         sizes[name] = len(stream)
     assert built.facts["tokens"] == SIZES == sizes
 
@@ -170,7 +169,7 @@ def test_tokens_above_65535_are_kept(wide, tmp_path):
     by_hand = [token for line in lines for token in [*tokenizer.encode(line), 128_000]]
     assert max(by_hand[:900]) == 128_000 == tokenizer.eos_token_id
     assert sum(65535 < token < 128_000 for token in by_hand[:900]) > 20
-    assert tokens.read(found, "train").tolist() == by_hand[:900]
+    assert tokens.read_split(found, "train").tolist() == by_hand[:900]
     batch = tokens.TrainingData(found, 16, 4, seed=3).at(0)
     order = np.random.Generator(np.random.PCG64([3, 0])).permutation(899 // 16)
     assert batch.tolist() == [by_hand[16 * n : 16 * n + 17] for n in order[:4]]

@@ -1,7 +1,6 @@
 """Several processes train one run: the curve of one process, whole states, and one line at most."""
 
 import os
-import shutil
 import sys
 from contextlib import nullcontext
 from subprocess import PIPE, Popen
@@ -71,23 +70,8 @@ def test_who_runs_a_job_says_how_many_train_it(monkeypatch):
             assert processes.wanted(8) == expected
 
 
-@pytest.mark.slow
-def test_two_processes_make_what_one_makes(here, monkeypatch):
-    """Of three sequences, shared out unevenly."""
-    job, changes = here.plan.trajectories.train("trunk"), {"batch": 3, "last": 8, "state_steps": []}
-    changes |= {"checkpoint_steps": [8], "log_every": 1}
-    single = here.build(job, **changes)
-    expected, facts = curve(single.folder), dict(single.facts)
-    shutil.rmtree(single.folder)
-    monkeypatch.setenv(PROCESSES, "2")
-    found = here.build(job, **changes)
-    assert found.facts == {**facts, "processes": 2}
-    assert record.read(here.folder / job.paths.record).processes == 2
-    pd.testing.assert_frame_equal(curve(found.folder), expected, rtol=1e-5)
-
-
 KINDS = [each for base in (Objective, Optimizer) for each in kinds_in(base.__module__, base)]
-TEAMS = [(1, None), (2, None), (3, 1)]  # processes, and rows at once
+ALONE, TEAM = (1, None), (2, 1)  # processes, and rows at once
 
 
 def example(kind):
@@ -120,7 +104,7 @@ def curves(workspace, trunk, tmp_path_factory):
     corpora = [workspace.make(plans.corpus(name)) for name in ("main", "questions")]
     changes = {"batch": 5, "context": 99, "start": step_id(24), "last": 6, "log_every": 1}
     changes |= {"state_steps": (), "checkpoint_steps": (6,)}
-    for count, most in TEAMS:
+    for count, most in (ALONE, TEAM):
         runs, folder = {}, tmp_path_factory.mktemp("runs")
         for kind in KINDS:
             part = example(kind)
@@ -139,10 +123,9 @@ def curves(workspace, trunk, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("team", TEAMS[1:], ids=str)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_run_does_not_depend_on_processes_and_parts(curves, kind, team):
-    found, expected = (curves[each][kind.__name__] for each in (team, TEAMS[0]))
+def test_a_run_does_not_depend_on_processes_and_parts(curves, kind):
+    found, expected = (curves[each][kind.__name__] for each in (TEAM, ALONE))
     pd.testing.assert_frame_equal(found, expected, rtol=1e-4)
 
 
@@ -151,13 +134,15 @@ def test_a_run_goes_on_with_another_number_of_processes(here, trunk, monkeypatch
     job, plain = here.plan.trajectories.train("trunk"), Trainer.update
     with monkeypatch.context() as patched:
         patched.setattr(train, "EVERY", 0)
-        patched.setattr(train, "RATE", float("inf"))
+        patched.setattr(train, "BYTES", float("inf"))
         patched.setattr(
             Trainer, "update", lambda own, batch: plain(own, batch) if own.step < 13 else 1 / 0
         )
         assert here.attempt(job) == 1
     monkeypatch.setenv(PROCESSES, "2")
     found = here.build(job)
+    assert found.facts == {**trunk.facts, "processes": 2}
+    assert record.read(here.folder / job.paths.record).processes == 2
     pd.testing.assert_frame_equal(curve(found.folder), curve(trunk.folder), rtol=1e-4)
     assert "resumes from step 13" in (here.folder / log_of(job)).read_text()
 

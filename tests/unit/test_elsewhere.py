@@ -11,12 +11,13 @@ import torch
 from ptq_dynamics import cli
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import places
+from ptq_dynamics.cli.defects import without_defects
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders
-from ptq_dynamics.plan import own_checkpoints
+from ptq_dynamics.plan.own_checkpoints import sampled_places
 from safetensors.torch import save_file
-from support import figure, plan, tiny_config
+from support import figure, one_line, plan, tiny_config
 
 CONFIG = {"model_type": "llama", "max_position_embeddings": 32, "vocab_size": 96}
 WEIGHTS = {"model.layers.0.mlp.up_proj.weight": torch.zeros(48, 16), "norm.weight": torch.ones(16)}
@@ -51,7 +52,7 @@ def test_steps_are_found_in_names(tmp_path, names, pattern):
     for name in (*names, "logs"):
         checkpoint(tmp_path / name)
     (tmp_path / "logs/config.json").unlink()
-    found = own_checkpoints.measured(own(tmp_path, checkpoints=pattern))
+    found = sampled_places(own(tmp_path, checkpoints=pattern))
     assert [(path.name, step) for path, step in found] == list(zip(names, (9, 10), strict=True))
 
 
@@ -63,7 +64,7 @@ SAMPLES += [({"every": 2, "last": 4}, [3, 5]), ({"every": 9}, [5]), ({"last": 9}
 def test_a_sample_has_the_last_checkpoint(tmp_path, options, steps):
     for step in range(1, 6):
         checkpoint(tmp_path / f"step-{step}")
-    assert [step for _, step in own_checkpoints.measured(own(tmp_path, **options))] == steps
+    assert [step for _, step in sampled_places(own(tmp_path, **options))] == steps
 
 
 WSD = {1: 1e-3, 2: 3e-3, 3: 3e-3, 4: 1e-3, 5: 0.0}
@@ -94,7 +95,8 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
     added = {"families": {"own": {"mine": entry}}, "figures": {"mine": query}}
     config = tiny_config(tmp_path, **added)
     made = plan("smoke", config, figures=["mine"])
-    (job,) = [each for each in made.site.needed(made.last()) if each.stage == "trajectories.local"]
+    jobs = made.site.needed(made.targets())
+    (job,) = [job for job in jobs if job.stage == "trajectories.local"]
     found = made.site.planned["mine"].places
     assert [each.phase for each in found] == phases
     assert [each.tokens for each in found][-1] == (None if rate else 250)
@@ -107,10 +109,7 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
     assert made.site.planned["mine"].shape.model.widths == (16,)
 
 
-WEIGHTS_OF_ONE = "step-1/model.safetensors"
 REFUSED = [
-    (lambda at: (at / WEIGHTS_OF_ONE).rename(at / "step-1/pytorch_model.bin"), "convert them: py"),
-    (lambda at: (at / WEIGHTS_OF_ONE).unlink(), "lacks model.safetensors"),
     (lambda at: (at / "step-1").rename(at / "first"), "describe the names: --step"),
     (lambda at: checkpoint(at / "iter_1"), "has the step of"),
 ]
@@ -120,13 +119,9 @@ REFUSED = [
 def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
     checkpoint(tmp_path / "run/step-1")
     harm(tmp_path / "run")
-
-    def read():
-        return [folders.files(path) for path, _ in own_checkpoints.measured(own(tmp_path / "run"))]
-
-    with pytest.raises(Problem, match=words) as caught:
-        read()
-    assert "\n" not in str(caught.value)
+    source = own(tmp_path / "run")
+    with one_line(words):
+        _ = [folders.files_of(path) for path, _ in sampled_places(source)]
 
 
 WRONG = [
@@ -237,7 +232,7 @@ def test_an_average_is_made_again_only_for_its_own_members(tmp_path):
     made = plan("smoke", config, figures=["mine"])
     needs = {
         job.folder[-1]: [path.split("/")[-2][-1] for path in job.needs]
-        for job in made.site.needed(made.last())
+        for job in made.site.needed(made.targets())
         if job.stage == "trajectories.average"
     }
     assert needs == {"2": ["1", "2"], "3": ["2", "3"], "4": ["3", "4"]}
@@ -298,5 +293,5 @@ def test_quantized_checkpoints_and_models_without_a_step_are_named(tmp_path, ref
     checkpoint(tmp_path / "run/step-final")
     path.write_text(json.dumps(CONFIG))
     entry = own(tmp_path / "run")
-    _, (line,) = own_checkpoints.without_defects(entry, entry.checkpoints, [])
+    _, (line,) = without_defects(entry, entry.checkpoints, [])
     assert "step-final is" in line

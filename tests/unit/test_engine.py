@@ -340,6 +340,15 @@ def test_after_an_edit_jobs_run_the_code_that_is_there_without_the_warm_process(
     assert not Path(environment["PTQ_DYNAMICS_WARM"]).exists(), "it runs on with the old code"
 
 
+def test_a_job_whose_module_cannot_be_imported_fails_by_itself(toy, monkeypatch, request):
+    toy.edit("walk", "import time", "import os\nimport time\nassert 'BROKEN' not in os.environ")
+    toy.settle()
+    monkeypatch.setenv("BROKEN", "1")
+    environment, _ = request.getfixturevalue("warm")
+    assert toy.run("numbers", **environment).returncode == 0
+    assert "AssertionError" in one_error(toy.run("walk", **environment).stderr)
+
+
 def has_ended(child):
     return psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 

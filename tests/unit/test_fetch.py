@@ -68,7 +68,7 @@ def hub(saved, tmp_path, monkeypatch):
 
 def revision(**changes):
     """The revision as the hub has it now."""
-    entry = lock.resolve(lock.Wanted(NAME, BRANCH))
+    entry = lock.pinned(lock.Wanted(NAME, BRANCH))
     checkpoint = Checkpoint(BRANCH, 100, 6400, None, "stable")
     known = {"commit": entry.commit, "files": entry.files, "checkpoint": checkpoint, **changes}
     return Revision(**known)

@@ -9,10 +9,12 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from ptq_dynamics import models
+from ptq_dynamics.cli.defects import without_defects
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import formats
-from ptq_dynamics.plan import own_checkpoints
+from ptq_dynamics.hub.folders import files_of
+from ptq_dynamics.plan.own_checkpoints import sampled_places
 from ptq_dynamics.trajectories import local
 from safetensors.torch import load_file, save_file
 from support import one_line
@@ -56,8 +58,8 @@ def run(folder, *steps):
 def measured(folder, known=(), **options):
     """Names of the folders that are measured, and the lines on others."""
     entry = Own(checkpoints={"folder": str(folder), **options})
-    source, lines = own_checkpoints.without_defects(entry, entry.checkpoints, known)
-    return [path.name for path, _ in own_checkpoints.measured(Own(checkpoints=source))], lines
+    source, lines = without_defects(entry, entry.checkpoints, known)
+    return [path.name for path, _ in sampled_places(Own(checkpoints=source))], lines
 
 
 def distributed(folder):
@@ -236,7 +238,7 @@ def test_values_are_read_again_only_after_a_change(tmp_path):
     folder = run(tmp_path, 1, 2) / "checkpoint-2"
     not_a_number(folder)
     point = local.trajectory.Checkpoint("step-2", 2, None, None, "stable")
-    linked = local.LocalCheckpoint(point, folder.name, own_checkpoints.folders.files(folder))
+    linked = local.LocalCheckpoint(point, folder.name, files_of(folder))
     assert measured(tmp_path, [linked]) == (["checkpoint-1", "checkpoint-2"], [])
     not_a_number(folder)  # with a new time
     assert measured(tmp_path, [linked])[0] == ["checkpoint-1"]
@@ -282,7 +284,7 @@ def test_prefixes_of_wrappers_are_no_part_of_names(tmp_path, prefix, size):
         index.write_text(json.dumps({**content, "weight_map": places}))
     assert measured(tmp_path / "run")[0] == ["checkpoint-1"]
     point = local.trajectory.Checkpoint("step-1", 1, None, None, "stable")
-    linked = local.LocalCheckpoint(point, "checkpoint-1", own_checkpoints.folders.files(folder))
+    linked = local.LocalCheckpoint(point, "checkpoint-1", files_of(folder))
     settings = local.LocalSettings(str(tmp_path / "run"), (linked,), (), 1)
     (out := tmp_path / "out").mkdir()
     local.run(Context("local", settings, {}, out, out, Progress("local")))

@@ -7,7 +7,7 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.hessian import LossHessian
-from ptq_dynamics.figures.layouts.flatness import at_equal_loss, correlate, interval
+from ptq_dynamics.figures.layouts.flatness import correlate, interval, values_at_equal_loss
 from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
 from ptq_dynamics.trajectories.trajectory import Trajectory
@@ -71,7 +71,7 @@ def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
 def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch):
     measuring = workspace.plan.measuring
     quantized = workspace.build(measuring.measure("branch", "gptq3", "all", 100), keep=True)
-    job = measuring.landscape("branch", "gptq3", 2)
+    job = workspace.plan.figures.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point")
     context, count = job.settings.context, job.settings.blocks
@@ -118,7 +118,7 @@ def test_runs_are_compared_where_their_losses_last_are_equal():
         for seed, factor in (("1", 1), ("2", 2)):
             own = pd.DataFrame(run).assign(segment=segment, seeds=seed, checkpoint_id=names)
             parts.append(own.assign(x=factor * own.x, low=own.y - 1, high=own.y + 1))
-    found = at_equal_loss(pd.concat(parts))
+    found = values_at_equal_loss(pd.concat(parts))
     assert found.checkpoint_id.tolist() == 2 * ["first-3 first-4", "last-1"]
     assert np.allclose(found.x, [25, 7, 50, 14]) and np.allclose(found.y, [3.5, 8, 3.5, 8])
     assert np.allclose(found.high - found.low, 2) and np.allclose(found.loss, 1.5)

@@ -61,5 +61,5 @@ def test_each_value_that_a_scale_accepts_makes_other_jobs(tmp_path, key, values)
         figures = {"shown": {**shown, "quantizers": ["gptq4"]}}
         config = tiny_config(tmp_path / str(value), scale, figures=figures)
         made = plan("smoke", config, figures=["shown"])
-        plans.append({job.manifest: job for job in made.site.needed(made.last())})
+        plans.append({job.manifest: job for job in made.site.needed(made.targets())})
     assert not [values for one, other in combinations(plans, 2) if one == other]

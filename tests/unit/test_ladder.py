@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ptq_dynamics.claims.definitions import Ladder
 from ptq_dynamics.claims.formats import as_csv
-from ptq_dynamics.claims.ladder import Point, extrapolated, plot, points, table
+from ptq_dynamics.claims.ladder import ScalePoint, extrapolated, ladder_table, plot, points
 
 SIZES = {"small": 10_000, "middle": 100_000, "large": 10_000_000, "paper": 10**8}
 LADDER = {
@@ -39,7 +39,7 @@ def test_a_scale_is_predicted_by_the_line_through_two_smaller_ones():
     assert gap.value == pytest.approx(0.1 - 3 * 0.03) and gap.low is None
     assert by_kind["rise", "published", "paper"].parameters == SIZES["paper"]
     assert len(found) == 7 and len(plot(found).axes) == 2
-    assert len(as_csv(table(found)).splitlines()) == 8
+    assert len(as_csv(ladder_table(found)).splitlines()) == 8
 
 
 def test_a_measured_scale_keeps_its_prediction():
@@ -49,5 +49,5 @@ def test_a_measured_scale_keeps_its_prediction():
 
 
 def test_a_number_of_one_sign_and_one_zero_has_no_logarithm():
-    first, second = (Point("rise", "", "a", 10**n, "measured", n - 4) for n in (4, 5))
+    first, second = (ScalePoint("rise", "", "a", 10**n, "measured", n - 4) for n in (4, 5))
     assert extrapolated(first, second, "b", 10**6).value == pytest.approx(2)

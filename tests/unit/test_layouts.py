@@ -112,7 +112,7 @@ def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
     (full,) = [s for s in job.settings.series if s.quantizer == "fp"]
     (rounded,) = [s for s in job.settings.series if s.quantizer == "gptq-3bit"]
     inputs = one.manifests("over_tokens")
-    before, after = (measurements.block_losses(s, inputs) for s in (full, rounded))
+    before, after = (measurements.losses_of_blocks(s, inputs) for s in (full, rounded))
     rows = []
     for point in one.plan.site.planned["constant-3e-3"].measured:
         w, q = (found[point.id].astype(np.float64) for found in (before, after))

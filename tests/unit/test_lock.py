@@ -9,7 +9,7 @@ from huggingface_hub import constants, hf_hub_download
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import lock
 from ptq_dynamics.hub.files import HubFile, choose
-from support import python
+from support import one_line, python
 
 COMMIT, LATER = "0123456789abcdef" * 2 + "01234567", "f" * 40
 NAME, OTHER = "people/family", "people/pickles"
@@ -41,7 +41,7 @@ def hub(tmp_path, monkeypatch):
 
 
 def test_sizes_and_digests_are_those_of_the_files(hub):
-    entry = lock.resolve(lock.Wanted(NAME, "stage1/step-2"))
+    entry = lock.pinned(lock.Wanted(NAME, "stage1/step-2"))
     assert entry.commit == COMMIT
     assert [file.name for file in entry.files] == TAKEN
     for file in entry.files:
@@ -79,8 +79,8 @@ def test_what_is_locked_is_read_back_and_locking_again_changes_nothing(hub, tmp_
     path = tmp_path / "lock.json"
     assert lock.lock(WANTED, path) == (3, [])
     first = path.read_bytes()
-    found = lock.read(path)
-    assert found[NAME]["step-1"] == lock.resolve(lock.Wanted(NAME, "step-1"))
+    found = lock.read_lock(path)
+    assert found[NAME]["step-1"] == lock.pinned(lock.Wanted(NAME, "step-1"))
     assert lock.lock(reversed(WANTED), path) == (3, [])
     assert path.read_bytes() == first
     assert capsys.readouterr().out == ""
@@ -92,7 +92,7 @@ def test_what_is_locked_is_read_back_and_locking_again_changes_nothing(hub, tmp_
 def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp_path, capsys):
     path = tmp_path / "lock.json"
     lock.lock(WANTED, path)
-    before = lock.read(path)
+    before = lock.read_lock(path)
     (hub.root / NAME / "model.safetensors").write_text("other weights")
     hub.commit = LATER
     hub.branches.remove("step-1")
@@ -113,7 +113,7 @@ def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp
         assert line.startswith(words) and "\n" not in line
     moved = f"{NAME}@main moved from {COMMIT[:12]} to {LATER[:12]}"
     assert capsys.readouterr().out == f"{moved}\n"
-    after = lock.read(path)
+    after = lock.read_lock(path)
     assert after[NAME]["main"].commit == LATER == after[NAME]["stage1/step-2"].commit
     assert after[NAME]["main"].files != before[NAME]["main"].files
     for repository, kept in ((NAME, "step-1"), (OTHER, "main")):
@@ -124,15 +124,15 @@ def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp
 def test_a_tokenizer_stays_where_it_was_taken_from_as_long_as_its_files_do(hub, tmp_path, capsys):
     path, wanted = tmp_path / "lock.json", lock.Wanted(NAME, "main", part="tokenizer")
     lock.lock([wanted], path)
-    first = lock.read(path)[NAME][wanted.key]
+    first = lock.read_lock(path)[NAME][wanted.key]
     assert first.commit == COMMIT and [file.name for file in first.files] == ["tokenizer.json"]
     (hub.root / NAME / "model.safetensors").write_text("other weights")
     hub.commit = LATER
     assert lock.lock([wanted], path) == (1, [])
-    assert lock.read(path)[NAME][wanted.key] == first
+    assert lock.read_lock(path)[NAME][wanted.key] == first
     (hub.root / NAME / "tokenizer.json").write_text("{}")
     assert lock.lock([wanted], path) == (1, []) and "moved" in capsys.readouterr().out
-    assert lock.read(path)[NAME][wanted.key].commit == LATER
+    assert lock.read_lock(path)[NAME][wanted.key].commit == LATER
 
 
 def remove(name):
@@ -165,12 +165,12 @@ def test_revisions_fit_a_pattern_and_the_cache_serves_without_a_network(hub, mon
     assert lock.revisions(NAME, "st*") == ["stage1/step-2", "step-1"]
     with pytest.raises(Problem, match=r"no revision like 'x\*' \(it has: main, stage1/step-2, "):
         lock.revisions(NAME, "x*")
-    entry = lock.resolve(lock.Wanted(NAME, "step-1"))
+    entry = lock.pinned(lock.Wanted(NAME, "step-1"))
     for file in entry.files:
         hf_hub_download(NAME, file.name, revision="step-1", cache_dir=constants.HF_HUB_CACHE)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert lock.revisions(NAME, "*") == ["step-1"]
-    found = lock.resolve(lock.Wanted(NAME, "step-1"))
+    found = lock.pinned(lock.Wanted(NAME, "step-1"))
     assert found.commit == COMMIT and [each.name for each in found.files] == TAKEN
     assert {each.size for each in found.files} == {each.size for each in entry.files}
 
@@ -202,7 +202,5 @@ ODD = [
 def test_what_is_no_lock_file_is_one_line(tmp_path, content):
     path = tmp_path / "lock.json"
     path.write_text(content if content == "text" else json.dumps(content))
-    with pytest.raises(Problem) as raised:
-        lock.read(path)
-    assert str(path) in str(raised.value) and "run ptq-dynamics lock" in str(raised.value)
-    assert "\n" not in str(raised.value)
+    with one_line(str(path), "run ptq-dynamics lock"):
+        lock.read_lock(path)

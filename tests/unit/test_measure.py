@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+import yaml
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
@@ -72,7 +73,7 @@ def test_divergence_and_agreement_of_quantized_predictions_are_those_of_their_di
     job = place.plan.measuring.measure("trunk", "rtn3", "all", 100)
     built = place.build(job, metrics=({"metric": "kl_divergence"}, {"metric": "top1_agreement"}))
     assert built.file(LOSSES).read_bytes() == rtn.file(LOSSES).read_bytes()
-    found = measurements.read(built.file(VALUES)).set_index(["checkpoint_id", "metric"])
+    found = measurements.read_table(built.file(VALUES)).set_index(["checkpoint_id", "metric"])
     points = Trajectory([rtn]).checkpoints
     assert [*found.index.unique(0)] == [point.id for point in points]
     for name in (point.id for point in points):
@@ -191,22 +192,34 @@ def outcomes_of(found, task):
     return {name.split("/")[1]: value for name, value in every.items() if name.startswith(task)}
 
 
-@pytest.mark.parametrize(("name", "metric"), [("word", "acc"), ("prose", "acc_norm")])
-def test_outcomes_are_those_of_the_harness_on_the_command_line(place, measured, name, metric):
-    found, made = measured("fp"), place.make(place.plan.measuring.task(name, "main"))
-    trunk = place.manifest(place.plan.trajectories.train("trunk"))
-    last, out = Trajectory([found]).checkpoints[-1], place.folder / f"out-{name}"
-    shots = place.plan.site.config.scale.tasks.shots_before(name)
-    command = f"-m lm_eval --model hf --device cpu --batch_size 8 --log_samples --tasks {name}"
-    # The definition names its files as they lie beside it.
-    command += f" --include_path . --num_fewshot {shots} --output_path {out}"
-    command += f" --model_args pretrained={trunk.folder / last.id}"
-    done = python(command.split(), made.folder, {"HF_HOME": str(place.folder / "cache")})
+@pytest.fixture(scope="module")
+def harness(place, measured):
+    """Where the command line of the harness wrote its results on two tasks."""
+    definitions, out = place.folder / "tasks", place.folder / "out"
+    definitions.mkdir()
+    for name in ("word", "prose"):
+        made = place.make(place.plan.trajectories.task(name, "main"))
+        about = yaml.safe_load(made.file("task.yaml").read_text())
+        about["num_fewshot"] = place.plan.site.config.scale.tasks.shots_before(name)
+        files = about["dataset_kwargs"]["data_files"].items()
+        about["dataset_kwargs"]["data_files"] = {key: str(made.folder / f) for key, f in files}
+        (definitions / f"{name}.yaml").write_text(yaml.safe_dump(about))
+    last = Trajectory([measured("fp")]).checkpoints[-1]
+    model = place.manifest(place.plan.trajectories.train("trunk")).folder / last.id
+    command = "-m lm_eval --model hf --device cpu --batch_size 8 --log_samples --tasks word,prose"
+    command += f" --include_path {definitions} --output_path {out} --model_args pretrained={model}"
+    done = python(command.split(), place.folder, {"HF_HOME": str(place.folder / "cache")})
     assert done.returncode == 0, done.stderr[-2000:]
-    (results,), (samples,) = (list(out.rglob(f"{each}_*")) for each in ("results", "samples"))
+    return out
+
+
+@pytest.mark.parametrize(("name", "metric"), [("word", "acc"), ("prose", "acc_norm")])
+def test_outcomes_are_those_of_the_harness_on_the_command_line(measured, harness, name, metric):
+    (results,), (samples,) = (list(harness.rglob(each)) for each in ("results_*", f"*_{name}_*"))
     said = json.loads(results.read_text())["results"][name]
     lines = sorted(map(json.loads, samples.read_text().splitlines()), key=lambda s: s["doc_id"])
-    right = outcomes_of(found, name)[last.id]
+    last = Trajectory([measured("fp")]).checkpoints[-1]
+    right = outcomes_of(measured("fp"), name)[last.id]
     assert [line[metric] for line in lines] == right.tolist() and right.dtype == np.float32
     mean, stderr = measurements.mean_and_error(right)
     assert said[f"{metric},none"] == mean
@@ -222,9 +235,9 @@ def test_nothing_is_cut_from_the_left(place, measured):
     whole = answers.AnsweringModel(
         asked, models.load(folder), AutoTokenizer.from_pretrained(folder)
     )
-    parts = answers.load(place.make(place.plan.measuring.task("word", "main")))
+    parts = answers.load_parts(place.make(place.plan.trajectories.task("word", "main")))
     with pytest.raises(Problem, match=r"with 5 shots has \d+ tokens, more than .* of 20"):
-        answers.outcomes(whole, parts)
+        answers.model_outcomes(whole, parts)
 
 
 @pytest.fixture(scope="module")

@@ -75,9 +75,9 @@ rows = st.lists(
 @given(rows)
 def test_what_is_written_is_read_back_exactly(tmp_path_factory, found):
     path = tmp_path_factory.mktemp("table") / "measurements.csv"
-    table = measurements.table(found)
+    table = measurements.as_table(found)
     table.to_csv(path, index=False)
-    again = measurements.read(path)
+    again = measurements.read_table(path)
     assert tuple(again.columns) == COLUMNS
     for column in COLUMNS:
         one, other = (
@@ -94,5 +94,5 @@ def test_what_is_written_is_read_back_exactly(tmp_path_factory, found):
 def test_the_order_of_rows_does_not_depend_on_that_of_jobs(found, random):
     unique = list({tuple(row[k] for k in KEY): row for row in found}.values())
     shuffled = random.sample(unique, len(unique))
-    one, other = (measurements.table(some) for some in (unique, shuffled))
+    one, other = (measurements.as_table(some) for some in (unique, shuffled))
     assert one.equals(other), (one, other)

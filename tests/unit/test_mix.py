@@ -49,7 +49,7 @@ def collect(text, names, shortest):
 def text_of(corpus):
     """The text that a corpus has for training, read from its tokens."""
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
-    return tokenizer.decode(tokens.read(corpus, "train").tolist())
+    return tokenizer.decode(tokens.read_split(corpus, "train").tolist())
 
 
 def on_one_line(text):
@@ -71,7 +71,7 @@ def test_a_mix_trains_on_its_documents_and_says_how_many(corpus, built, name):
     assert text_of(built[name]).split(splits.DOCUMENT_END) == [*documents, ""]
     assert facts["documents"] == len(documents) > 1
     assert facts["characters"] == sum(map(len, documents))
-    count = len(tokens.read(built[name], "train"))
+    count = len(tokens.read_split(built[name], "train"))
     assert facts["tokens"] == {**corpus.facts["tokens"], "train": count}
     assert count >= about["train"]
     assert facts["dtype"] == corpus.facts["dtype"]

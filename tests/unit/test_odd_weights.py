@@ -8,7 +8,6 @@ import pytest
 import torch
 from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
 from ptq_dynamics import models
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models.packed import SCALING
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import Calibration
@@ -18,6 +17,7 @@ from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original as originals
 from safetensors.torch import load_file, save_file
+from support import one_line
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -82,10 +82,8 @@ def with_layer(folder, change):
 @pytest.mark.parametrize("method", ["fp", *(name for name in METHODS if name != "int8")])
 def test_a_value_that_is_not_finite_is_named(method, value, tmp_path):
     folder = with_layer(tmp_path / "step-0000190", lambda weight: weight[3, 5].fill_(value))
-    with pytest.raises(Problem) as caught:
+    with one_line(f"step-0000190: {LAYER}.weight has values that are not finite"):
         models.load(folder) if method == "fp" else quantize(method, "even", folder)
-    said = str(caught.value)
-    assert f"step-0000190: {LAYER}.weight has values that are not finite" in said, said
 
 
 @pytest.mark.parametrize("method", METHODS)

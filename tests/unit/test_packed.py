@@ -74,7 +74,7 @@ def test_grids_survive_saving(folder, tmp_path, bits, zeros, mixed):
     grids = grids_of(folder, bits, zeros, mixed)
     on_grids(grids).save(folder, tmp_path / "packed")
     method = "gptq" if mixed else "compressed-tensors"
-    assert packed.config(tmp_path / "packed")["quantization_config"]["quant_method"] == method
+    assert packed.read_config(tmp_path / "packed")["quantization_config"]["quant_method"] == method
     found, state = packed.grids(tmp_path / "packed"), models.dequantized(tmp_path / "packed")
     assert found.keys() == grids.keys()
     for name, grid in grids.items():

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 from jinja2 import Environment, StrictUndefined
 from ptq_dynamics.claims.formats import Number, Table
-from ptq_dynamics.plan.page_job import TEMPLATE
+from ptq_dynamics.plan.paper_jobs import TEMPLATE
 
 ODD = "</script><b a='1'>&amp; \"ü\" \u2028"
 

@@ -25,12 +25,6 @@ def train(name, scale="paper"):
     return at(scale).trajectories.train(name).settings
 
 
-def jobs(scale):
-    """Every job that the figures and their measurements need."""
-    found = at(scale)
-    return list(found.site.needed([*found.last(), found.tables.collect()]))
-
-
 # The paper's numbers (section 4)
 
 
@@ -104,9 +98,7 @@ def test_gptq_has_the_papers_settings(bits):
         ("smoke", {32: 64, 16: 64}, 32, 8),
     ],
 )
-def test_held_out_text_is_that_of_the_paper_or_so_many_blocks(
-    scale, validation, calibration, probe
-):
+def test_held_out_text_is_the_papers_or_so_many_blocks(scale, validation, calibration, probe):
     found = at(scale).site.config
     contexts = {run.shape.context for run in at(scale).site.planned.runs}
     assert contexts == set(validation)
@@ -141,7 +133,7 @@ def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
 
 @pytest.mark.parametrize("scale", [each for each in SCALES if each != "paper"])
 def test_jobs_are_distinct_and_hold_no_absolute_path(scale):
-    found = jobs(scale)
+    found = list(at(scale).site.needed(at(scale).targets()))
     assert len({(job.folder, job.stem) for job in found}) == len(found) > 500
     for job in found:
         paths = chain([job.folder, job.manifest], job.needs)
@@ -174,7 +166,7 @@ def taking(folder, **quantizers):
 def test_a_scale_takes_its_own_quantizer_where_a_figure_names_one(tmp_path):
     plain, other = taking(tmp_path / "plain"), taking(tmp_path / "other", gptq4="rtn3")
     for found, used in ((plain, "gptq4"), (other, "rtn3")):
-        for each in (found.figures.figure("shown"), found.tables.collect()):
+        for each in (found.figures.figure("shown"), found.measuring.collect()):
             assert {s.quantizer for s in each.settings.series} == {"fp", used, "gptq3"}
     one, two = plain.site.made, other.site.made
     both = {path for path in one.keys() & two.keys() if one[path].stage == "train.train"}
@@ -192,7 +184,7 @@ def test_the_order_of_curves_decides_neither_claims_nor_the_table_of_measurement
     config = shutil.copytree(ROOT / "config", tmp_path / "config")
     edit_yaml(config / "figures.yaml", turned)
     before, after = at("laptop"), plan("laptop", config)
-    for find in (lambda each: each.tables.collect(), lambda each: each.claims.judge()):
+    for find in (lambda each: each.measuring.collect(), lambda each: each.claims.judge()):
         assert find(before).spec == find(after).spec
     assert before.figures.figure("fig07").spec != after.figures.figure("fig07").spec
 
@@ -223,11 +215,7 @@ def test_a_public_model_is_measured_at_no_other_seed():
 
 
 def test_flatness_has_no_axis_for_many_eigenvalues(tmp_path):
-    shown = figure(
-        "flatness",
-        {"A": ["trunk"]},
-        ["quantization_error", "sharpness", "eigenvalues"],
-        quantizers=["gptq4"],
-    )
+    metrics = ["quantization_error", "sharpness", "eigenvalues"]
+    shown = figure("flatness", {"A": ["trunk"]}, metrics, quantizers=["gptq4"])
     with one_line("figures.yaml: shown", "eigenvalues"):
         plan("smoke", tiny_config(tmp_path, figures={"shown": shown}))

@@ -74,7 +74,7 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
     job = made.figures.figure("fig19")
     gone = f"Left out at this scale: decay-lambda-0.05, {FAR[0]}."
     assert len(job.settings.curves) == 5 and gone in job.settings.notes
-    assert not [path for job in made.last() for path in job.needs if FAR[0] in path]
+    assert not [path for job in made.targets() for path in job.needs if FAR[0] in path]
     assert "Left out" not in str(made.figures.figure("fig04").settings.notes)
 
 
@@ -85,8 +85,7 @@ def test_candidates_can_be_planned(tmp_path, file):
     sweep = script["Sweep"](**read_yaml(file))
     with chdir(ROOT):
         for name, changes in sweep.candidates.items():
-            choice = script["prepare"](tmp_path / name, sweep, changes)
-            made = Plan(load(choice, tmp_path / name / "config"))
+            made = script["prepare"](tmp_path / name, sweep, changes)
             assert {*sweep.runs} == {*made.site.config.figures}
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 from ptq_dynamics.config import scales
-from ptq_dynamics.plan.site import PLACES
+from ptq_dynamics.plan import RULES
 from support import ROOT, plan
 
 
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_every_row_of_the_table_is_of_a_rule(scale):
     found = plan(scale)
-    assert {*found.site.config.scale.resources.rules} <= {*PLACES}
-    for rule in PLACES:
+    assert {*found.site.config.scale.resources.rules} <= {*RULES}
+    for rule in RULES:
         asked = found.resources.ask(rule)
         assert asked["mem_mb"] >= 1000 and asked["runtime"] >= 1, rule
 
@@ -22,8 +22,8 @@ def test_limits_grow_with_the_attempt_and_models_with_their_weights():
     assert third["mem_mb"] == 3 * first["mem_mb"]
     assert found.ask("landscape", 3)["runtime"] == 3 * found.ask("landscape")["runtime"]
     assert third["runtime"] == 1440, "partitions end"
-    asked = [found.ask("measure", 1, {"trajectory": each}) for each in ("wsd-3e-3", "olmo2-32b")]
-    small, large = asked
+    runs = ("wsd-3e-3", "olmo2-32b")
+    small, large = (found.ask("measure", 1, {"trajectory": run}) for run in runs)
     assert (small["gpu"], large["gpu"]) == (1, 4)
     assert found.ask("measure", 2, {"trajectory": "olmo2-32b"})["gpu"] == 8, "more memory of GPUs"
     assert found.ask("measure").keys() == small.keys(), "a rule requests only what is known of it"

@@ -2,6 +2,7 @@
 
 import ast
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import resolve_name
@@ -77,16 +78,9 @@ def test_a_room_imports_only_from_rooms_before_it():
         for name, others in sorted(USES.items())
         for other in sorted(others)
         # The package itself offers what is in its rooms, and imports it when it is used.
-        if room(name) != room(other)
-        and room(name)
-        and room(other)
-        and (not {room(name), room(other)} <= {*ROOMS} or _place(other) > _place(name))
+        if room(name) and room(other) and ROOMS.index(room(other)) > ROOMS.index(room(name))
     ]
     assert not upward, "\n".join(upward)
-
-
-def _place(name: str) -> int:
-    return ROOMS.index(room(name))
 
 
 def test_no_module_imports_itself_through_others():
@@ -119,6 +113,16 @@ def test_there_are_few_lines(what):
     count = sum(len(path.read_text().splitlines()) for path in paths)
     print(f"{what}: {count:,} lines of {most:,}")
     assert count <= most, f"{count:,} lines of {what}, and {most:,} at most"
+
+
+def test_a_function_or_class_has_its_name_once():
+    """But for what is called with its module, and for verbs, which have the names of their work."""
+    places, common = defaultdict(set), {"run", "main", "load", "read", "describe"}
+    for name in (name for name in TREES if room(name) != "cli"):
+        for node in TREES[name].body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] not in "_":
+                places[node.name].add(name)
+    assert not {name: own for name, own in places.items() if len(own) > 1 and name not in common}
 
 
 def test_importing_a_module_binds_names_and_does_nothing_else():

@@ -14,7 +14,7 @@ from support import MAKE, ROOT, edit_yaml, one_line, plan
 
 CONFIG = ROOT / "config"
 SCALES = scales(CONFIG)
-LOCKED = counts.read(CONFIG / counts.FILE)
+LOCKED = counts.read_counts(CONFIG / counts.FILE)
 # A release is of a build, and tests build scale smoke.
 BUILT = {"smoke", *(path.parent.name for path in ROOT.glob("results/reference/*/claims.json"))}
 
@@ -33,9 +33,10 @@ def test_every_embedded_corpus_was_counted_since_its_text_or_lock_changed(scale)
 
 
 @pytest.mark.slow
-def test_corpora_have_the_tokens_that_were_counted(tmp_path):
-    """Those of the smallest scale, which has all kinds that are counted."""
-    assert counting.count("smoke", tmp_path) == LOCKED["smoke"]
+@pytest.mark.parametrize("scale", ["smoke", "gpu"])
+def test_corpora_have_the_tokens_that_were_counted(scale, tmp_path):
+    """Those of the smallest scale, and of one whose figures wait for a GPU (minutes)."""
+    assert counting.count(scale, tmp_path) == LOCKED[scale]
 
 
 def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
@@ -65,7 +66,7 @@ def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
 def test_every_job_of_a_scale_can_read_its_specification(scale):
     made = Plan(load({"scale": scale, "seed": 100, "figures": "all"}, CONFIG), ROOT)
     rules = ("judge", "tabulate", "typeset", "report", "comparison")
-    jobs = list(made.site.needed([*made.last(), *map(made.job, rules)]))
+    jobs = list(made.site.needed([*made.targets(), *map(made.job, rules)]))
     assert len(jobs) > 500
     for job in jobs:
         assert to_jsonable_python(settings_of(job.spec)) == job.spec["settings"], job.name

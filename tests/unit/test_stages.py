@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from ptq_dynamics.corpus.tokens import answers as marked
-from ptq_dynamics.corpus.tokens import read
+from ptq_dynamics.corpus.tokens import read_split
 from ptq_dynamics.train.trainer import Trainer
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file
@@ -114,7 +114,7 @@ def sigmoid(value):
 def test_pairs_have_one_question_its_answer_and_that_of_another(here):
     data, corpus = data_of(here, "apo"), corpus_of(here, "apo")
     turns = np.flatnonzero(np.diff(marked(corpus).astype(int))) + 1
-    answers = {tuple(answer) for answer in np.split(read(corpus, "train"), turns)[1::2]}
+    answers = {tuple(answer) for answer in np.split(read_split(corpus, "train"), turns)[1::2]}
     for right, wrong in torch.cat([data.at(step) for step in range(5)]):
         rows = []
         for tokens, marks in (right, wrong):

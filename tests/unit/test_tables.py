@@ -89,7 +89,7 @@ def built(tmp_path_factory):
     """The tables of two figures and of one with tasks, over made-up results at scale laptop."""
     folder = tmp_path_factory.mktemp("tables")
     plan = planned("laptop", figures=["fig04", "fig06", "fig03", "fig01"])
-    jobs = [plan.claims.judge(), plan.tables.write()]
+    jobs = [plan.claims.judge(), plan.claims.tabulate()]
     for job in jobs:
         Inputs(folder, plan).write(job)
         with chdir(folder):
@@ -131,13 +131,13 @@ def test_every_row_of_the_headline_is_measured_under_both_widths():
     """By jobs that the table of all measurements brings; with one calibration set."""
     choice = {"scale": "laptop", "seed": 100, "more_seeds": [102], "figures": "all"}
     plan = Plan(load(choice, ROOT / "config"), ROOT)
-    settings = plan.tables.write().settings
+    settings = plan.claims.tabulate().settings
     (asked,) = [table for table in settings.tables if table.name == "headline"]
     draws = {row.name: row.draws for row in asked.rows}
     assert len(draws) == 13 and draws.keys() >= {*RAINBOW}
     assert all(row[column.name] for row in draws.values() for column in asked.columns)
     assert {len(draws[name]["gptq-3bit"]) for name in RAINBOW} == {1}
-    collected = {*plan.tables.collect().settings.series}
+    collected = {*plan.measuring.collect().settings.series}
     assert {*settings.series} <= collected
     three, four = map(plan.site.config.scale.used, ("gptq-3bit", "gptq-4bit"))
     for name, quantizer in (*((name, three) for name in RAINBOW), ("decay-040", four)):

@@ -12,7 +12,7 @@ from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.measure import questions
-from ptq_dynamics.measure.answers import load as load_task
+from ptq_dynamics.measure.answers import load_parts
 from ptq_dynamics.measure.tasks import harness
 from ptq_dynamics.measure.tasks import made as making
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
@@ -34,7 +34,7 @@ def held_out(workspace):
 def documents(held_out):
     """Those held out, and others, for the kinds that few of them have."""
     more = [file for file in installed_files("nltk", python_files) if "translate" in str(file)]
-    found = [*functions.load(held_out, functions.HELD_OUT)]
+    found = [*functions.read_part(held_out, functions.HELD_OUT)]
     found += [each for file in more for each in packages.docstrings(file)]
     return list({each.document: each for each in found}.values())
 
@@ -108,7 +108,7 @@ def test_right_answers_are_right_and_wrong_ones_are_others(made, documents, kind
 
 
 def test_nothing_held_out_says_what_was_learned(held_out):
-    train, asked = (functions.load(held_out, n) for n in (functions.TRAIN, functions.HELD_OUT))
+    train, asked = (functions.read_part(held_out, n) for n in (functions.TRAIN, functions.HELD_OUT))
     learned = {(each.signature, each.summary) for each in train}
     assert learned and not learned & {(each.signature, each.summary) for each in asked}
 
@@ -188,7 +188,7 @@ def test_pubmedqa_from_parquet_is_what_the_harness_makes_of_it(tmp_path):
         pd.DataFrame(rows).to_parquet(place / "0000.parquet")
     files = plan("paper").site.config.tasks["pubmedqa"].files
     result = fetched(tmp_path, repository=str(tmp_path / "pubmed"), files=files)
-    ((part, task),) = load_task(result)
+    ((part, task),) = load_parts(result)
     assert (part.name, part.metric, set(part.splits)) == ("pubmedqa", "acc", {*parts})
     assert len(task.eval_docs) == len(parts["test"])
     for document, row in zip(task.eval_docs, parts["test"], strict=True):

@@ -149,17 +149,6 @@ def test_updates_are_those_of_adamw_in_float64(make, settings, data, kind, clip)
         assert off <= 2e-3 * moved, (name, float(off), float(moved))
 
 
-def test_parts_of_a_batch_add_up_to_the_whole(make, data, settings):
-    whole, parts = make(), make(micro_batch=1)
-    for step in range(3):
-        losses = [trainer.update(data.at(step)) for trainer in (whole, parts)]
-        assert float(losses[0][0]) == pytest.approx(float(losses[1][0]), rel=1e-5)
-        assert float(losses[0][1]) == pytest.approx(float(losses[1][1]), rel=1e-4)
-    for name, value in weights(whole).items():
-        gap = (value - weights(parts)[name]).abs().max()
-        assert gap < 1e-2 * settings.schedule.peak, (name, float(gap))
-
-
 # Data
 
 

@@ -8,7 +8,7 @@ from drawing import Drawn, figure, planned
 from ptq_dynamics.figures.verdict import Errors, apart
 
 RUNS = 400
-AT_PEAK = (0, 1, 2, 3, 5, 8, 20)
+AT_PEAK = (0, 1, 2, 5, 20)
 SCATTERS = (0.05, 0.15, 0.5)
 SHAPES = ("normal", "log-normal", "growing", "shrinking", "around zero")
 # Three standard errors of a share of 5 % are allowed for.

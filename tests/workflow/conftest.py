@@ -11,7 +11,8 @@ from project import ALL, SHOWN, UNUSUAL, Project
 
 # The longest first, so that no process ends with one alone; of two that begin side by side, one
 # does without the shared build.
-ORDER = ("chaos", "backends", "staleness", "engine", "slurm", "recipes", "sweep", "release")
+ORDER = ("chaos", "backends", "own", "slurm", "staleness", "provenance", "release", "faults")
+ORDER += ("distributed", "measure", "keep", "recipes", "sweep", "engine", "figures")
 
 
 @pytest.fixture(scope="session")

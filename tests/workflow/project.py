@@ -18,6 +18,7 @@ from support import ROOT, plan
 
 # Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow
 FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig07")
+FEW = "pythia"  # the figure of the fewest jobs
 SEED = 201
 TABLE = "results/smoke/measurements.csv"
 COLLECTED = "results/smoke/measurements.manifest.json"

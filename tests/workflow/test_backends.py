@@ -95,7 +95,7 @@ def test_the_tool_itself_reads_groups_in_activation_order(built: Path, tmp_path:
         check=True,
     )
     for folder, target in zip(folders, targets, strict=True):
-        assert packed.config(folder)["quantization_config"]["quant_method"] == "gptq"
+        assert packed.read_config(folder)["quantization_config"]["quant_method"] == "gptq"
         theirs, ours = load_file(target), packed.grids(folder)
         assert theirs.keys() == ours.keys()
         in_order = [(grid.groups().diff() >= 0).all() for grid in ours.values()]
@@ -120,7 +120,7 @@ def run_tool(built: Path, tmp_path: Path, tool: str, folders, calibration: Calib
     )
     inputs = {"environment": [manifest.read(built / f"envs/{tool}/manifest.json")]}
     context = Context("test", None, inputs, tmp_path, tmp_path, Progress("test"))
-    return [dict(each.weights) for each in kind.each(folders, calibration, context)]
+    return [dict(each.weights) for each in kind.quantize_all(folders, calibration, context)]
 
 
 def assert_equal_first(ours, theirs, layers):

@@ -15,7 +15,7 @@ from subprocess import STDOUT, Popen
 import psutil
 from project import Project
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.plan.handlers import PAGE
+from ptq_dynamics.figures.captions import PAGE
 from support import artifacts, differing
 
 KILLS = int(os.environ.get("KILLS") or 3)

@@ -159,11 +159,10 @@ UNKNOWN = "results/smoke/train/rainbow-999/seed-201/manifest.json"
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--config", "scale=smoke", "figures=fig99"], ["FIGURES: no figure 'fig99'", "nearest"]),
         (["--workflow-profile", "profiles/slrm"], ["profile 'profiles/slrm'; the nearest: prof"]),
         (["--config", "scale=smoke", "--", UNKNOWN], ["rainbow-999"]),
     ],
-    ids=["figure", "profile", "run"],
+    ids=["profile", "run"],
 )
 def test_a_wrong_name_is_one_clear_line(built, arguments, words):
     done = built.process([SNAKEMAKE, "-n", *arguments])

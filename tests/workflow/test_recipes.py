@@ -264,8 +264,8 @@ class Surprise(ModelMetric):
         return float(measured.losses.max()), None
 ''',
         {},
-        figure("over_tokens", {"Branch": ["rainbow-036"]}, ["surprise"]),
-        "measure/rainbow-036/seed-201/fp/all",
+        figure("over_tokens", {"Branch": ["rainbow-002"]}, ["surprise"]),
+        "measure/rainbow-002/seed-201/fp/all",
     ),
     Recipe(
         "layout",
@@ -318,7 +318,7 @@ class Ends(OfOne):
         members = tuple(Member("trajectory", point.id, 1.0) for point in (first, last))
         return [Mean(last.id, last.step, members)]
 ''',
-        {"runs.yaml": {"averages.both-ends": {"trajectory": "rainbow-012", "ends": "both"}}},
+        {"runs.yaml": {"averages.both-ends": {"trajectory": "rainbow-002", "ends": "both"}}},
         figure("over_tokens", {"Ends": ["both-ends"]}, METRICS, quantizers=["rtn-4bit"]),
         "average/both-ends/seed-201/all",
         plans=True,
@@ -415,8 +415,12 @@ def test_a_component_is_built_and_its_result_depends_on_its_module_alone(figures
     place = f"figures/smoke/{name}." if recipe.kind == "layout" else f"results/smoke/{recipe.job}/"
     made = json.loads((figures.folder / f"{place}record.json").read_text())
     assert (module in made["job"]["code"]) is not recipe.plans
-    with figures.edited(f"{PACKAGE}/{recipe.module}") as (path,):
-        path.write_text(path.read_text() + "\n# More.\n")
+
+
+def test_comments_in_them_outdate_nothing(figures):
+    with figures.edited(*(f"{PACKAGE}/{recipe.module}" for recipe in RECIPES)) as paths:
+        for path in paths:
+            path.write_text(path.read_text() + "\n# More.\n")
         assert figures.stale() == set()
 
 

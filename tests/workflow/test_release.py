@@ -6,14 +6,13 @@ import time
 from contextlib import chdir
 
 import pytest
-from project import SHOWN, Project
+from project import FEW, SHOWN, Project
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.provenance.archive import DERIVED, RELEASE
 from ptq_dynamics.provenance.released import SUMS, folders, pack
 from support import ROOT
 
 RUN = "results/smoke/train/constant-3e-3/seed-201"
-FIGURE = "pythia"  # of few jobs
 AUDIT = ("audit", "--scale", "smoke")
 
 
@@ -88,7 +87,7 @@ def test_what_differs_in_another_checkout_is_named_and_stays_away(built, tmp_pat
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """A commit of the project in which all of one figure is built."""
-    project = Project.copy(tmp_path_factory.mktemp("repository") / "project", figures=FIGURE)
+    project = Project.copy(tmp_path_factory.mktemp("repository") / "project", figures=FEW)
     shutil.copy2(ROOT / ".gitignore", project.folder)
     who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "All"]):
@@ -111,45 +110,51 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
         results, pictures = folders("smoke")
         kept = {path.name for path in results.iterdir()}
         drawn = {path.name for path in pictures.iterdir()}
-    assert drawn == {"README.md", *(f"{FIGURE}.{each}" for each in ("png", "csv", "record.json"))}
+    assert drawn == {"README.md", *(f"{FEW}.{each}" for each in ("png", "csv", "record.json"))}
     assert kept >= {RELEASE, SUMS, "claims.json", "paper.pdf", "tables", "cost.md"}
     checked = repository.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    traced = repository.ptq("trace", pictures / f"{FIGURE}.csv")
+    traced = repository.ptq("trace", pictures / f"{FEW}.csv")
     assert traced.returncode == 0 and "matches its record" in traced.stdout
 
 
-def test_an_audit_names_commits_that_the_branch_lacks(repository):
-    """As after a rebase, or a squash."""
+@pytest.fixture
+def cloned(repository, tmp_path):
+    """Commit a README and clone the repository, without its history unless the last commit is
+    amended. With no more than what is released, an audit runs no job."""
     if not (repository.folder / folders("smoke")[0] / SUMS).exists():
         assert command(repository, "release").returncode == 0
-    amend = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-q", "--amend", "-m"]
+
+    def clone(text, *options):
+        (repository.folder / "README.md").write_text(text)
+        words = ["-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-qm", "B", *options]
+        assert repository.process(["git", *words, "README.md"]).returncode == 0
+        found = Project(tmp_path / f"clone-{len(text)}")
+        shallow = [] if options else ["--depth", "1"]
+        words = ["clone", "-q", *shallow, repository.folder.as_uri(), str(found.folder)]
+        assert repository.process(["git", *words]).returncode == 0
+        for place in folders("smoke"):
+            shutil.copytree(repository.folder / place, found.folder / place)
+        return found
+
+    return clone
+
+
+def test_an_audit_names_commits_that_the_branch_lacks(repository, cloned):
+    """As after a rebase, or a squash."""
+    text = (repository.folder / "README.md").read_text()
     # Another commit of the same tree, but only records of this one may be released.
-    assert repository.process([*amend, "B"]).returncode == 0
-    said = repository.ptq(*AUDIT)
+    said = cloned(text, "--amend").ptq(*AUDIT)
     assert said.returncode == 0 and said.stdout.endswith("all is well\n"), said.stdout + said.stderr
     done = command(repository, "release")
     assert done.returncode == 1 and "no clean commit of this branch" in done.stderr, done.stderr
-    (repository.folder / "README.md").write_text("Other words.")
-    assert repository.process([*amend, "C", "README.md"]).returncode == 0
-    said = repository.ptq(*AUDIT)
+    said = cloned("Other words.", "--amend").ptq(*AUDIT)
     assert said.returncode == 1 and "names commit" in said.stdout, said.stdout + said.stderr
     assert said.stdout.endswith("remove the records and build again\n")
 
 
-def test_an_audit_of_a_shallow_clone_counts_the_commits_that_it_cannot_know(repository, tmp_path):
-    results, pictures = folders("smoke")
-    if not (repository.folder / results / SUMS).exists():
-        assert command(repository, "release").returncode == 0
-    (repository.folder / "README.md").write_text("A third version.")
-    amend = ["-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-qm", "D", "README.md"]
-    assert repository.process(["git", *amend]).returncode == 0
-    clone = Project(tmp_path / "clone")
-    depth = ["--depth", "1", repository.folder.as_uri(), str(clone.folder)]
-    assert repository.process(["git", "clone", "-q", *depth]).returncode == 0
-    for place in (results, pictures):
-        shutil.copytree(repository.folder / place, clone.folder / place)
-    said = clone.ptq(*AUDIT)
+def test_an_audit_of_a_shallow_clone_counts_the_commits_that_it_cannot_know(cloned):
+    said = cloned("A third version.").ptq(*AUDIT)
     assert said.returncode == 0, said.stdout + said.stderr
     last = said.stdout.splitlines()[-1]
     assert last.startswith("all else is well; commits of records that cannot be verified: 1 (")

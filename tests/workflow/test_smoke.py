@@ -7,7 +7,7 @@ import pytest
 from project import SNAKEMAKE, TABLE, Project
 from ptq_dynamics.engine import record
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.plan.site import PLACES
+from ptq_dynamics.plan import RULES
 from safetensors.numpy import load_file
 from support import ROOT
 
@@ -16,10 +16,6 @@ from support import ROOT
 def trajectories(built):
     figures = [built.plan.site.config.figures[name] for name in built.chosen]
     return {name for figure in figures for members in figure.curves.values() for name in members}
-
-
-def results(built):
-    return sorted((built.folder / "results").rglob("*manifest.json"))
 
 
 def test_the_rule_graph_of_the_readme_is_snakemakes(tmp_path):
@@ -43,7 +39,7 @@ def test_progress_and_one_line_a_job_are_printed(first):
 
 
 def test_the_table_has_its_schema_and_every_trajectory(built, trajectories):
-    table = measurements.read(built.folder / TABLE)
+    table = measurements.read_table(built.folder / TABLE)
     assert tuple(table.columns) == measurements.COLUMNS
     assert set(table.trajectory) == trajectories
     assert {"fp", "gptq"} <= set(table.method)
@@ -63,7 +59,7 @@ def test_the_table_has_its_schema_and_every_trajectory(built, trajectories):
 
 def test_the_table_holds_what_every_evaluation_measured(built):
     """Mean losses of the blocks and their paired differences, with their errors, in float64."""
-    table = measurements.read(built.folder / TABLE)
+    table = measurements.read_table(built.folder / TABLE)
     made = record.read(built.folder / "results/smoke/measurements.record.json")
     paths = [path for path in made.inputs if path.startswith("results/smoke/measure/")]
     losses = {
@@ -92,18 +88,12 @@ def test_the_table_holds_what_every_evaluation_measured(built):
     assert rows.stderr.to_numpy()[known] == pytest.approx(errors, rel=1e-6)
 
 
-def test_a_second_build_runs_no_job(built):
-    before = {path: path.stat().st_mtime_ns for path in results(built)}
-    assert "Nothing to be done" in built.build()
-    assert before == {path: path.stat().st_mtime_ns for path in results(built)}
-
-
 def test_every_rule_is_written_out_and_every_figure_is_a_target(built):
     listed = built.process([SNAKEMAKE, "--list", "--config", "scale=smoke"]).stdout.split()
     files = [built.folder / "Snakefile", *(built.folder / "workflow").rglob("*Snakefile")]
     files += (built.folder / "workflow/rules").glob("*.smk")
     written = re.findall(r"^rule (\w+):", "".join(path.read_text() for path in files), re.M)
-    assert sorted(written) == sorted(listed) and {*PLACES} <= {*listed}
+    assert sorted(written) == sorted(listed) and {*RULES} <= {*listed}
     assert "good condition" in built.process([SNAKEMAKE, "--lint"]).stderr
     known = built.ptq("status", "--scale", "paper")
     assert re.search(r"^missing +draw fig04 ", known.stdout, re.M), known.stderr

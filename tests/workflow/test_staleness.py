@@ -21,10 +21,10 @@ from project import SEED, SHOWN, Project, named
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.plan.handlers import PAGE
+from ptq_dynamics.figures.captions import PAGE
 from support import artifacts, differing, edit_yaml, leaves, plan
 
-FIGURE = "fig04"
+FIGURE = "fig13"  # of few jobs, with a branch
 MANY = os.environ.get("EDITS") == "all"
 # In each process of the build: the functions that a job enters, once each, by its folder and stem.
 HOOK = """
@@ -72,7 +72,7 @@ class Known:
     def jobs(self) -> dict[str, Job]:
         """All jobs of the figure by their manifests, as the configuration stands."""
         chosen = plan("smoke", self.project.folder / "config", SEED, [FIGURE])
-        return {job.manifest: job for job in chosen.site.needed(chosen.last())}
+        return {job.manifest: job for job in chosen.site.needed(chosen.targets())}
 
     def outdated(self, **options: str) -> set[str]:
         """Manifests of all results that are not up to date."""
@@ -82,7 +82,7 @@ class Known:
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
-    """Figure 4, built under the eyes of the interpreter."""
+    """A figure, built under the eyes of the interpreter."""
     folder = tmp_path_factory.mktemp("traced")
     (folder / "hook").mkdir()
     (folder / "notes").mkdir()
@@ -327,15 +327,16 @@ def test_a_copy_without_times_and_notes_loses_nothing_and_equal_bytes_stop_a_reb
     copy, drawn = replace(known.project, folder=folder), ("figures",)
     assert copy.planned(targets=drawn) == set()
     before = artifacts(folder / "results")
-    with copy.edited("workflow/ptq_dynamics/measure/measure.py") as (path,):
-        text = path.read_text()
-        path.write_text(text.replace("\ndef run(", "\nassert False\n\n\ndef run(", 1))
+    # At its first line, so that the warm process imports the module and runs the jobs.
+    module, line = "workflow/ptq_dynamics/measure/measure.py", "    settings, source = context."
+    with copy.edited(module) as (path,):
+        copy.replace(path, line, f"    assert False\n{line}")
         assert copy.snakemake(targets=drawn).returncode
         changed = differing(before, artifacts(folder / "results"))
         assert changed and all(name.endswith(("manifest.json", "spec.json")) for name in changed)
     assert copy.planned(targets=drawn) == set()
-    with copy.edited("workflow/ptq_dynamics/measure/measure.py") as (path,):
-        path.write_text(text.replace("\ndef run(", "\nassert True\n\n\ndef run(", 1))
+    with copy.edited(module) as (path,):
+        copy.replace(path, line, f"    assert True\n{line}")
         stages = re.findall(r"^(\S+) .*: done in ", copy.build(targets=drawn), re.M)
     assert {*stages} == {"measure.measure"}
     assert not [n for n in differing(before, artifacts(folder / "results")) if "spec" not in n]
@@ -347,7 +348,7 @@ def test_the_page_of_captions_follows_its_words_and_is_made_again(known):
     with known.project.edited("config/figures.yaml") as (path,):
         edit_yaml(path, lambda found: found[FIGURE].update(title="Another title"))
         assert known.project.planned(targets=("figures",)) == set()
-        assert b"## fig04: Another title" in page.read_bytes()
+        assert f"## {FIGURE}: Another title".encode() in page.read_bytes()
     page.unlink()
     assert known.outdated() == {str(page.relative_to(known.project.folder))}
     known.project.build(targets=("figures",))

@@ -1,6 +1,7 @@
 """The sweep of regimes, at scale smoke."""
 
 import csv
+import re
 import shutil
 import sys
 from statistics import fmean
@@ -29,12 +30,12 @@ def test_a_sweep_tabulates_losses_of_candidates_that_differ_as_it_says(built, tm
     # A candidate that changes nothing is what was built, to the identity of each result.
     for part in ("corpus", "train", "measure"):
         place = f"results/smoke/{part}"
-        shutil.copytree(
-            built.folder / place, project.folder / "results/sweep/regime/as-it-is" / place
-        )
+        shutil.copytree(built.folder / place, project.folder / place)
     compare = [sys.executable, "config/sweeps/compare.py", "config/sweeps/regime.yaml"]
     done = project.process(compare)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    made = re.findall(r"^(\S+) .*: done in ", done.stderr, re.M)
+    assert "train.train" in made and "corpus.corpus" not in made, done.stderr[-3000:]
     with (project.folder / "results/sweep/regime.csv").open() as file:
         rows = [*csv.DictReader(file)]
     losses = {(row["candidate"], row["trajectory"], row["metric"]): row for row in rows}

@@ -8,9 +8,9 @@ HERE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import load
-from ptq_dynamics.plan import Plan, handlers
-from ptq_dynamics.plan.site import PLACES
+from ptq_dynamics.config.loading import load
+from ptq_dynamics.figures.captions import write_page
+from ptq_dynamics.plan import RULES, Plan, handlers
 
 ROOT = Path(os.path.relpath(HERE.parent))
 # A project has its own configuration.
@@ -25,7 +25,7 @@ try:
     plan = Plan(load(config, CONFIG), ROOT)
     # Words of figures change no job.
     if workflow.is_main_process:
-        handlers.write_page(plan.site.config.figures, Path(plan.site.pictures))
+        write_page(plan.site.config.figures, Path(plan.site.pictures))
 except Problem as problem:
     sys.exit(f"error: {problem}")
 
@@ -37,7 +37,7 @@ ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.
-NAMED = dict.fromkeys(PLACES, ())
+NAMED = dict.fromkeys(RULES, ())
 
 
 def planned_by(give, *arguments, **wildcards):
@@ -66,12 +66,12 @@ def manifests_of(kind, *labels):
 
     def manifests(wildcards):
         job, named = planned_by(plan.job, kind, **dict(wildcards.items())), NAMED[kind]
-        found = []
+        inputs = []
         for label, paths in job.inputs.items():
             word = re.split("[ .]", label)[0]
             assert word in named or "*" in named, f"{kind} has no input for {label}"
-            found += paths if (word if word in named else "*") in labels else []
-        return found
+            inputs += paths if (word if word in named else "*") in labels else []
+        return inputs
 
     return manifests
 
@@ -85,8 +85,8 @@ def requests(kind, devices=0):
             kind, attempt, dict(wildcards.items())
         ).get(name, least)
 
-    asked = {name: request(name) for name in plan.resources.ask(kind)}
-    return {**asked, "devices": request("gpu", devices) if devices else 0}
+    requested = {name: request(name) for name in plan.resources.ask(kind)}
+    return {**requested, "devices": request("gpu", devices) if devices else 0}
 
 
 onstart:

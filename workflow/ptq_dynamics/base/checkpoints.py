@@ -41,7 +41,7 @@ def weight_files(folder: Path) -> list[Path]:
     if not (folder / SAFE).is_file() and index.is_file():
         try:
             places = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-            names = sorted({str(Path(str(each))) for each in places}) or names
+            names = sorted({str(Path(str(place))) for place in places}) or names
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise Problem(f"{index} is no index ({reason}); save the model again") from None

@@ -18,7 +18,7 @@ import pandas as pd
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.names import CHECKPOINT, FULL_PRECISION, INCREASE, LOSS, MEAN, Paired
+from ptq_dynamics.measure.names import CHECKPOINT_ID, FULL_PRECISION, INCREASE, LOSS, MEAN, Paired
 from ptq_dynamics.measure.series import Series
 from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
@@ -174,11 +174,11 @@ class Bootstrap:
         return dict(zip(last.task, values, strict=True))
 
     def _rows(self, series: Series) -> pd.DataFrame:
-        return measurements.join([series], self.inputs).rename(columns={CHECKPOINT: "id"})
+        return measurements.join([series], self.inputs).rename(columns={CHECKPOINT_ID: "id"})
 
     def blocks(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
         """Return id, step and tokens of checkpoints, and losses, float64 [checkpoints, blocks]."""
-        by_id = measurements.block_losses(series, self.inputs)
+        by_id = measurements.losses_of_blocks(series, self.inputs)
         manifests = measurements.manifests_of(series, self.inputs)
         every = series.places or Trajectory(manifests).checkpoints
         rows = pd.DataFrame(every if by_id else [], columns=["id", "step", "tokens"])

@@ -54,7 +54,7 @@ class Claim:
         return (self.read.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
-class Measured(TypedDict):
+class MeasuredRow(TypedDict):
     """A row in claims.json, with an interval if its error is known; `why` says what is unknown. An
     interval without `high` has no upper end. `smallest` is the smallest effect that its claim's
     test sees. `outcome` is that of a deployed row."""
@@ -80,7 +80,7 @@ class Judged(TypedDict):
     says: str
     figures: list[str]
     about: list[str]  # the public models that miniatures replace
-    rows: list[Measured]
+    rows: list[MeasuredRow]
     expected: str
     margin: float
     seeds: list[int]
@@ -90,7 +90,7 @@ class Judged(TypedDict):
     why: NotRequired[str]
 
 
-class Told(Strict):
+class ClaimAtScale(Strict):
     """A claim at one scale: the public models that `miniatures` replace, and the reason if the
     claim is `unmeasured`."""
 
@@ -112,7 +112,7 @@ class ClaimsSettings(Strict):
     """All claims by name, the figures that the claims read, the scale's name, and numbers of runs
     by key, such as the paper's peak rates."""
 
-    claims: dict[str, Told]
+    claims: dict[str, ClaimAtScale]
     figures: dict[str, Drawn]
     scale: str
     numbers: dict[str, dict[str, float]] = {}

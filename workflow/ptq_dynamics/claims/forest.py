@@ -84,7 +84,7 @@ def forest(scales: Mapping[str, Sequence[Judged]]) -> Figure:
     return figure
 
 
-def write(figure: Figure, folder: Path, name: str = FOREST) -> None:
+def save_plot(figure: Figure, folder: Path, name: str = FOREST) -> None:
     """Write a plot as PDF and PNG, without dates."""
     for kind in PICTURES:
         undated = {"CreationDate": None} if kind == "pdf" else {}

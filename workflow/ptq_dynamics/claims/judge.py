@@ -22,10 +22,10 @@ from ptq_dynamics.claims.definitions import (
     ClaimsSettings,
     Drawn,
     Judged,
-    Measured,
+    MeasuredRow,
     Row,
 )
-from ptq_dynamics.claims.forest import forest, write
+from ptq_dynamics.claims.forest import forest, save_plot
 from ptq_dynamics.claims.samples import FEW, Sample, Samples
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.measurements import Inputs
@@ -42,15 +42,15 @@ DEPLOYED = {AGREES: "higher", OPPOSES: "lower", UNRESOLVED: UNRESOLVED}
 def run(context: Context[ClaimsSettings]) -> Mapping[str, object]:
     """Write claims.json and the forest plot; the fact is the number of claims by outcome."""
     settings = context.settings
-    claims = judged(settings, lambda claim: read(claim, settings.figures, context.inputs))
+    claims = judged(settings, lambda claim: read_samples(claim, settings.figures, context.inputs))
     content = {"scale": settings.scale, "replicates": REPLICATES, "claims": claims}
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     (context.out / CLAIMS).write_text(text + "\n", encoding="utf-8")
-    write(forest({settings.scale: claims}), context.out)
+    save_plot(forest({settings.scale: claims}), context.out)
     return {"outcomes": dict(sorted(Counter(claim["outcome"] for claim in claims).items()))}
 
 
-def read(claim: Claim, figures: Mapping[str, Drawn], inputs: Inputs) -> Bootstrap:
+def read_samples(claim: Claim, figures: Mapping[str, Drawn], inputs: Inputs) -> Bootstrap:
     """Return the data of a claim's figures, with the calibration sets that all of these have."""
     shown = [figures[name] for name in claim.figures]
     draws = dict[str, tuple[str, ...]]()
@@ -137,8 +137,8 @@ def seeds_needed(ratios: Sequence[float], level: float, margin: float = 1.0) -> 
     return None
 
 
-def _measured(row: Row, missing: list[str]) -> Measured:
-    stated: Measured = {"says": row.says, "unit": row.unit, "published": row.published}
+def _measured(row: Row, missing: list[str]) -> MeasuredRow:
+    stated: MeasuredRow = {"says": row.says, "unit": row.unit, "published": row.published}
     value, others = float(row.sample[0]), row.sample[1:]
     if not np.isfinite(value):
         return {**stated, "why": missing[0] if missing else "it has no finite value"}

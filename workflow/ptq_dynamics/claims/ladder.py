@@ -18,7 +18,7 @@ MARKS = {"measured": ("o", "0.0"), "predicted": ("s", "0.5"), "published": ("D",
 COLUMNS = 3
 
 
-class Point(NamedTuple):
+class ScalePoint(NamedTuple):
     """A number at a scale, with its interval if it is known."""
 
     label: str
@@ -33,16 +33,16 @@ class Point(NamedTuple):
 
 def points(
     ladder: Ladder, sizes: Mapping[str, int], scales: Mapping[str, Sequence[Judged]]
-) -> Iterator[Point]:
+) -> Iterator[ScalePoint]:
     """Yield every number of the ladder. `sizes` are the parameters of scales by name."""
     for rung in ladder.numbers:
-        measured, published = dict[str, Point](), dict[float, Point]()
+        measured, published = dict[str, ScalePoint](), dict[float, ScalePoint]()
         for scale, claims in scales.items():
             of_claim = (claim["rows"] for claim in claims if claim["name"] == rung.claim)
             for row in chain.from_iterable(of_claim):
                 if row["says"] != rung.number:
                     continue
-                empty = Point(rung.label, row["unit"], scale, sizes[scale], "measured", nan)
+                empty = ScalePoint(rung.label, row["unit"], scale, sizes[scale], "measured", nan)
                 if "value" in row:
                     ends = row.get("low"), row.get("high")
                     measured[scale] = empty._replace(value=row["value"], low=ends[0], high=ends[1])
@@ -57,15 +57,17 @@ def points(
         yield from published.values()
 
 
-def extrapolated(first: Point, second: Point, scale: str, parameters: float) -> Point:
+def extrapolated(
+    first: ScalePoint, second: ScalePoint, scale: str, parameters: float
+) -> ScalePoint:
     """Return what the straight line through two scales, in log(parameters), is at another one.
     Ratios and percentages count by their logarithms."""
     is_log = first.unit in ("", "%") and min(first.value, second.value) > 0
     forth, back = (log, exp) if is_log else (float, float)
     part = log(parameters / first.parameters) / log(second.parameters / first.parameters)
     value = forth(first.value) + part * (forth(second.value) - forth(first.value))
-    point = Point(*first[:2], scale, parameters, "predicted", back(value))
-    ends = [end for each in (first, second) for end in (each.low, each.high) if end is not None]
+    point = ScalePoint(*first[:2], scale, parameters, "predicted", back(value))
+    ends = [end for one in (first, second) for end in (one.low, one.high) if end is not None]
     if len(ends) < 4 or (is_log and min(ends) <= 0):
         return point
     low, high, low_second, high_second = map(forth, ends)
@@ -73,7 +75,7 @@ def extrapolated(first: Point, second: Point, scale: str, parameters: float) -> 
     return point._replace(low=back(value - half), high=back(value + half))
 
 
-def table(numbers: Sequence[Point]) -> Table:
+def ladder_table(numbers: Sequence[ScalePoint]) -> Table:
     """Return all numbers as a table."""
     heads = ("Number", "Unit", "Scale", "Parameters", "Kind", "Value", "From", "To")
     rows = list[list[Cell]]()
@@ -83,7 +85,7 @@ def table(numbers: Sequence[Point]) -> Table:
     return Table("Numbers over scales, published ones and predictions", heads, rows)
 
 
-def plot(numbers: Sequence[Point]) -> Figure:
+def plot(numbers: Sequence[ScalePoint]) -> Figure:
     """Draw a panel for each number over the parameters."""
     labels = [*dict.fromkeys(point.label for point in numbers)]
     mpl.rcdefaults()

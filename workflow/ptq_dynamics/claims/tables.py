@@ -8,7 +8,7 @@ import numpy as np
 
 from ptq_dynamics.base import needs
 from ptq_dynamics.claims.bootstrap import Bootstrap
-from ptq_dynamics.claims.definitions import CLAIMS, Filled, Judged, Measured, TablesSettings
+from ptq_dynamics.claims.definitions import CLAIMS, Filled, Judged, MeasuredRow, TablesSettings
 from ptq_dynamics.claims.formats import FORMATS, Cell, Number, Table
 from ptq_dynamics.claims.samples import Sample, Samples
 from ptq_dynamics.engine.context import Context
@@ -108,7 +108,7 @@ def of_claims(title: str, judged: Sequence[Judged]) -> Table:
         seeds = claim.get("seeds_needed", "")
         why = claim.get("why") or (seeds and f"about {seeds} seeds would decide")
         about["Outcome"] = claim["outcome"] + (f" ({why})" if why else "")
-        empty: Measured = {"says": "", "unit": "", "published": None}
+        empty: MeasuredRow = {"says": "", "unit": "", "published": None}
         for place, row in enumerate(claim["rows"] or [empty]):
             numbers = {"Published": row["published"], "Measured": row.get("value")}
             numbers |= {"From": row.get("low"), "To": row.get("high")}

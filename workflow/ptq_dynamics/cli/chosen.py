@@ -69,8 +69,7 @@ def build(
 ) -> None:
     """Build the project in a folder under a profile, with further options of Snakemake; raises
     `Problem` if the build fails."""
-    snakemake = str(Path(sys.executable).with_name("snakemake"))
-    command = [snakemake, "-s", str(checkout.ROOT / "Snakefile")]
+    command = [sys.executable, "-m", "snakemake", "-s", str(checkout.ROOT / "Snakefile")]
     command += ["--workflow-profile", str(profile), *options]
     if choice:
         command += ["--config", *(f"{key}={value}" for key, value in choice.items())]

@@ -51,12 +51,12 @@ def without_files(results: Path, source: Local) -> Iterator[LocalCheckpoint]:
 def lost(plan: Plan) -> Shards:
     """Return the deleted checkpoints of a plan whose measurements are not up to date. If there are
     none, return the averages of deleted checkpoints of which this is true."""
-    plan.last()
+    plan.targets()
     planned = plan.site.planned
     gone = {
-        (name, each.checkpoint.id)
+        (name, local.checkpoint.id)
         for name, entry in plan.site.config.families.own.items()
-        for each in entry.deleted
+        for local in entry.deleted
     }
     means = {
         (name, mean.id)
@@ -69,12 +69,12 @@ def lost(plan: Plan) -> Shards:
 
 
 def _outdated(plan: Plan, shards: Shards) -> Shards:
-    found = set[tuple[str, str]]()
+    outdated = set[tuple[str, str]]()
     for path, job in [*plan.site.made.items()] if shards else ():
-        _, at = plan.site.rule_of(path)
+        _, at = plan.rule_of(path)
         shard = at.get("trajectory", ""), at.get("shard", "")
-        if shard in shards - found and any(
-            stale(each.spec, each.paths) for each in plan.site.needed([job])
+        if shard in shards - outdated and any(
+            stale(needed.spec, needed.paths) for needed in plan.site.needed([job])
         ):
-            found.add(shard)
-    return found
+            outdated.add(shard)
+    return outdated

@@ -30,7 +30,7 @@ def accept(
         raise Problem("--reason is empty; describe why the change makes no difference")
     plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
     place = result.resolve()
-    jobs = [job for job in plan.site.needed(plan.last()) if job.paths.record.exists()]
+    jobs = [job for job in plan.site.needed(plan.targets()) if job.paths.record.exists()]
     jobs = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
     if not jobs:
         raise Problem(f"{place} has no result of this scale; name a manifest or a folder")
@@ -50,7 +50,7 @@ def claims(scale: Scale = None, figures: Figures = None, more_seeds: Seeds = Non
     name, about = configured.choice.scale, configured.scale
     if about.note:
         print(f"{about.description}: {about.note}")
-    for claim in outcomes.judged(Path("results", name), "claims", name)["claims"]:
+    for claim in outcomes.released_claims(Path("results", name), "claims", name)["claims"]:
         number, first = claim["number"] or "", (claim["rows"] or [{}])[0]
         numbers = claim.get("why", "")
         if "low" in first:
@@ -69,7 +69,7 @@ def cost(scale: Scale = None) -> bool:
     from ptq_dynamics.provenance import costs
 
     name = chosen.load(scale=scale).choice.scale
-    print(as_markdown(costs.write(name, Path("results", name))), end="")
+    print(as_markdown(costs.write_costs(name, Path("results", name))), end="")
     return True
 
 
@@ -81,7 +81,7 @@ def crate(place: Place, scale: Scale = None) -> bool:
     Example: ptq-dynamics dev crate crate.zip --scale laptop"""
     from ptq_dynamics.provenance import crate
 
-    count = crate.write(chosen.load(scale=scale).choice.scale, place)
+    count = crate.write_crate(chosen.load(scale=scale).choice.scale, place)
     print(f"{place} describes {count} jobs")
     return True
 
@@ -102,10 +102,10 @@ def regime(scale: Scale = None) -> bool:
     Example: ptq-dynamics dev regime --scale laptop"""
     from ptq_dynamics.claims.formats import Cell, Table, as_markdown
     from ptq_dynamics.plan import Plan
-    from ptq_dynamics.plan.regimes import COLUMNS, beside
+    from ptq_dynamics.plan.regimes import COLUMNS, beside_paper
 
     plan, rows = chosen.plan(scale=scale), list[list[Cell]]()
-    for row in beside(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):
+    for row in beside_paper(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):
         rows.append([row["run"]])
         for here, theirs, is_unlike in row["cells"]:
             published = f" ({theirs})" if theirs not in (None, here) else ""

@@ -7,11 +7,11 @@ from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.definitions import CLAIMS, Judged, Ladder
-from ptq_dynamics.claims.forest import forest, write
+from ptq_dynamics.claims.forest import forest, save_plot
 from ptq_dynamics.claims.formats import as_csv, as_markdown
-from ptq_dynamics.claims.ladder import LADDER, Point, plot, points, table
+from ptq_dynamics.claims.ladder import LADDER, ScalePoint, ladder_table, plot, points
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.config import read
+from ptq_dynamics.config import read_file
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.released import folders
@@ -22,13 +22,15 @@ TOGETHER = Path("results", REFERENCE)
 
 def draw() -> None:
     """Plot the claims of all released scales, and their numbers over model sizes."""
-    outcomes = {scale: judged(folders(scale)[0], "release", scale) for scale in released_scales()}
+    outcomes = {
+        scale: released_claims(folders(scale)[0], "release", scale) for scale in released_scales()
+    }
     claims = {outcome["scale"]: outcome["claims"] for outcome in outcomes.values()}
-    write(forest(claims), TOGETHER)
+    save_plot(forest(claims), TOGETHER)
     if over := rungs(claims):
-        write(plot(over), TOGETHER, LADDER)
-        (TOGETHER / f"{LADDER}.csv").write_text(as_csv(table(over)), encoding="utf-8")
-        (TOGETHER / f"{LADDER}.md").write_text(as_markdown(table(over)), encoding="utf-8")
+        save_plot(plot(over), TOGETHER, LADDER)
+        (TOGETHER / f"{LADDER}.csv").write_text(as_csv(ladder_table(over)), encoding="utf-8")
+        (TOGETHER / f"{LADDER}.md").write_text(as_markdown(ladder_table(over)), encoding="utf-8")
 
 
 def released_scales() -> list[str]:
@@ -44,14 +46,14 @@ def parameters(scale: str) -> int:
     return Plan(chosen.load(scale=scale)).site.planned[LONGEST].parameters
 
 
-def rungs(claims: Mapping[str, Sequence[Judged]]) -> list[Point]:
+def rungs(claims: Mapping[str, Sequence[Judged]]) -> list[ScalePoint]:
     """Return numbers over scales from their claims by name, as config/ladder.yaml lists them."""
-    ladder: Ladder = read(Path("config/ladder.yaml"), "ladder")
+    ladder: Ladder = read_file(Path("config/ladder.yaml"), "ladder")
     names = [*claims, *ladder.predictions, ladder.published_at]
     return [*points(ladder, {name: parameters(name) for name in names}, claims)]
 
 
-def judged(folder: Path, target: str, scale: str) -> dict[str, Any]:
+def released_claims(folder: Path, target: str, scale: str) -> dict[str, Any]:
     """Read the outcomes of a scale's claims; raises `Problem` if the file is missing."""
     path = Path(folder, CLAIMS)
     if not path.is_file():

@@ -58,9 +58,9 @@ def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list
     about += f", on {tokens:,} tokens of {text}"
     about += f" in blocks of {shape.context:,}"
     print(about)
-    if gone := [each.subfolder for run in runs.values() for each in run.deleted]:
+    if gone := [local.subfolder for run in runs.values() for local in run.deleted]:
         about += f". {', '.join(gone)} no longer exist, and had been measured"
-    if any(finding.state != "up to date" for finding in find(plan, plan.last())):
+    if any(finding.state != "up to date" for finding in find(plan, plan.targets())):
         _build(plan, profile, jobs)
     print(f"\n{_report(plan, figure, f'{about}.', left)}\n")
     return [REPORT, Path(plan.site.results, MEASUREMENTS)]
@@ -70,8 +70,8 @@ def _build(plan: Plan, profile: Path, at_once: int | None) -> None:
     """Build the last checkpoint, print an estimate of the time, and build the rest. Without
     a given number, as many jobs run at once as memory allows."""
     kinds, first = dict[str, str](), dict[str, Job]()
-    for job in plan.site.needed(plan.last()):
-        rule, at = plan.site.rule_of(job.manifest)
+    for job in plan.site.needed(plan.targets()):
+        rule, at = plan.rule_of(job.manifest)
         if rule in ("measure", "curvature"):
             kinds[job.manifest] = kind = at.get("quantizer") or at["probe"]
             if (at["trajectory"], at["shard"]) == (RUN, [*plan.site.planned[RUN].shards][-1]):
@@ -99,14 +99,14 @@ def _run(targets: Iterable[str], profile: Path, plan: Plan, at_once: int) -> Non
 
 
 def _memory(records: Iterable[Record]) -> int:
-    return max(each.peak_memory for each in records)
+    return max(r.peak_memory for r in records)
 
 
 def _fitting(records: Collection[Record], plan: Plan) -> int:
     """Return how many jobs at once fit into the free memory, and let them share GPUs alike."""
     cores = len(os.sched_getaffinity(0)) // plan.site.config.scale.threads
     fitting = min(cores, psutil.virtual_memory().available // _memory(records))
-    peak = max(each.device.peak_memory or 0 for each in records)
+    peak = max(r.device.peak_memory or 0 for r in records)
     if peak and (devices := visible()):
         query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
         totals = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
@@ -120,7 +120,7 @@ def _fitting(records: Collection[Record], plan: Plan) -> int:
 def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     """Write a page with picture, finding, settings and numbers; return finding and settings."""
     site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])
-    table = measurements.read(Path(site.results) / MEASUREMENTS)
+    table = measurements.read_table(Path(site.results) / MEASUREMENTS)
     labels = {members[0]: name for name, members in site.config.figures[FIGURE].curves.items()}
     order = {trajectory: place for place, trajectory in enumerate(labels)}
     table = table.sort_values("trajectory", key=lambda names: names.map(order), kind="stable")

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen, deleted
+from ptq_dynamics.cli.defects import without_defects
 from ptq_dynamics.cli.deleted import Shards
 from ptq_dynamics.cli.own_scale import DEFAULTS, QUANTIZERS, Yaml, relative
 from ptq_dynamics.config import families
@@ -19,7 +20,7 @@ from ptq_dynamics.config.errors import problem
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
-from ptq_dynamics.plan import own_checkpoints
+from ptq_dynamics.plan.own_checkpoints import sampled_places
 from ptq_dynamics.quantize.methods import AnyQuantizer, Calibrated
 
 SCALE, FIGURE, RUN = "own", "quantization", "run"
@@ -112,7 +113,7 @@ def complete(root: Path, key: str, entry: Yaml) -> list[str]:
     results = Path("results", SCALE, "fetch", key)
     with chdir(root):
         known = [local for _, local in deleted.linked(results, given.checkpoints.folder)]
-        source, left = own_checkpoints.without_defects(given, given.checkpoints, known)
+        source, left = without_defects(given, given.checkpoints, known)
         entry["deleted"] = [asdict(local) for local in deleted.without_files(results, source)]
     print(*(f"{line}\n" for line in left), sep="", end="", flush=True)
     if source.exclude:
@@ -124,7 +125,7 @@ def kept(root: Path, key: str, entry: Yaml, lost: Shards = frozenset()) -> tuple
     """Return a run without the deleted checkpoints that are lost, or more than the last ones that
     are wanted, and the number of its checkpoints."""
     with chdir(root):
-        count = len(own_checkpoints.measured(families.Own(**entry)))
+        count = len(sampled_places(families.Own(**entry)))
     gone = [e for e in entry.get("deleted", ()) if (key, e["checkpoint"]["id"]) not in lost]
     gone = gone[max(0, count + len(gone) - entry.get("last", sys.maxsize)) :]
     return {**entry, "deleted": gone}, count + len(gone)
@@ -158,7 +159,7 @@ def checkpoints(
         _, failed = hub.lock([hub.Wanted(place, name) for name in names], folder / LOCK)
         if failed:
             raise Problem(failed[0])
-        commit = hub.read(folder / LOCK)[place][names[0]].commit
+        commit = hub.read_lock(folder / LOCK)[place][names[0]].commit
         entry["checkpoints"] = {"repository": place, "revisions": names}
         entry["model"] = {**hub.model(place, names[0], commit)}
     if step:

@@ -40,14 +40,14 @@ def status(
 
     Example: ptq-dynamics status --scale smoke --figures 'fig04 fig06'"""
     from ptq_dynamics.config import require
-    from ptq_dynamics.plan.handlers import PAGE, has_page
-    from ptq_dynamics.plan.site import BY_NAME
+    from ptq_dynamics.figures.captions import PAGE, has_page
+    from ptq_dynamics.plan import BY_TARGET
     from ptq_dynamics.provenance.state import Finding, find, shortened
 
     require("--also", "target", words(also), OTHERS)
     plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds, deep=deep or None)
-    others = [plan.job(BY_NAME.get(name, name)) for name in words(also)]
-    findings = find(plan, [*plan.last(), *others], deep=plan.site.config.choice.deep)
+    others = [plan.job(BY_TARGET.get(name, name)) for name in words(also)]
+    findings = find(plan, [*plan.targets(), *others], deep=plan.site.config.choice.deep)
     pictures = Path(plan.site.pictures)
     if not has_page(plan.site.config.figures, pictures):
         why = ("its figures or their words changed",)
@@ -131,7 +131,7 @@ def audit(
     """Verify every byte, record and input of a scale; exit status 1 if any is wrong.
 
     Example: ptq-dynamics audit --scale smoke --rerun 5"""
-    from ptq_dynamics.plan.handlers import PAGE
+    from ptq_dynamics.figures.captions import PAGE
     from ptq_dynamics.provenance import audit, costs, released
     from ptq_dynamics.provenance.archive import DERIVED, Archive
 
@@ -140,7 +140,7 @@ def audit(
     # Problems by their remedy, root causes first.
     archive, causes = Archive.of_scale(scale), dict[str, list[str]]()
     if archive.every or archive.damaged:
-        check = audit.audit(archive, [Path(site.pictures, PAGE), *costs.files(Path(site.results))])
+        check = audit.audit(archive, [Path(site.pictures, PAGE), *costs.paths(Path(site.results))])
         print(f"hashed {check.files:,} files of {check.results:,} results; {check.absent:,} absent")
         again = {e.path: e for e in archive.in_order() if e.stage.startswith(DERIVED)}
         if rerun:
@@ -238,7 +238,7 @@ def adopt(
         taken, had, left = adopt(plan, folder, source)
     for finding in left:
         print(f"{finding.state:8}  {finding.job}  {shortened(finding.reasons)}")
-    rest = [finding for finding in find(plan, plan.last()) if finding.state != "up to date"]
+    rest = [finding for finding in find(plan, plan.targets()) if finding.state != "up to date"]
     lacking = sum(not finding.stage.startswith(DERIVED) for finding in rest)
     done = f"{taken} results were imported, {had} were already up to date"
     print(f"{done}, {lacking} are missing or outdated in the source")
@@ -294,7 +294,7 @@ def config(
     import yaml
 
     from ptq_dynamics.config import schema
-    from ptq_dynamics.plan.resolved import resolve
+    from ptq_dynamics.plan.catalogue import resolve
 
     if help_keys:
         print(json.dumps(schema(help_keys), indent=1, ensure_ascii=False))
@@ -310,8 +310,8 @@ def lock() -> bool:
 
     Example: ptq-dynamics lock"""
     from ptq_dynamics.hub import lock as hub
+    from ptq_dynamics.plan.catalogue import resolve
     from ptq_dynamics.plan.releases import to_lock
-    from ptq_dynamics.plan.resolved import resolve
 
     paper = resolve(chosen.load(scale="paper"))
     resolved, failed = hub.lock(to_lock(paper.public.values(), paper.config.scale))

@@ -28,7 +28,7 @@ class Counted:
 Counts = dict[str, dict[str, Counted]]  # by scale and corpus
 
 
-def read(path: Path) -> Counts:
+def read_counts(path: Path) -> Counts:
     """Return the counts in a file; none if it is missing. Raises `Problem` if it is invalid."""
     try:
         return TypeAdapter(Counts).validate_json(path.read_bytes())
@@ -53,7 +53,7 @@ def texts(scale: Scale) -> dict[str, str]:
     return digests
 
 
-def check(scale: Scale, counts: Counts, place: str) -> None:
+def check_counts(scale: Scale, counts: Counts, place: str) -> None:
     """Raise `Problem` if a corpus trains on more tokens than were counted in the same text."""
     tokens = {
         counted.text: counted.train for known in counts.values() for counted in known.values()

@@ -3,7 +3,7 @@
 Lengths are tokens of the real runs; `miniatures` and `releases` adapt them to a scale."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
@@ -63,7 +63,10 @@ class Family(Strict):
 
 class Pretraining(Strict):
     """A run from fresh weights. A cosine ends at its `horizon`, which may lie beyond the run, at
-    the share `floor` of the peak rate. `peak_lr` overrides the family's."""
+    the share `floor` of the peak rate. `peak_lr` overrides the family's. A miniature has the share
+    `e_folds` of the sum of rate times weight decay."""
+
+    batch: ClassVar[int] = 1  # relative, as of a `Phase`
 
     family: str
     schedule: Literal["constant", "cosine"]
@@ -71,6 +74,7 @@ class Pretraining(Strict):
     horizon: Tokens | None = None
     floor: Floor = 0.0
     peak_lr: Rate | None = None
+    e_folds: Rate = 1.0
     revisions: Revisions = ()
 
 
@@ -95,6 +99,8 @@ class Later(Strict):
     """A stage `after` a run, from its weights alone; tables show the name `stage`. The schedule is
     a warmup over a share of the `tokens`, then half a cosine to the share `floor` of the peak rate.
     Sequences are `longer` by this factor. Steps of revisions, if they have any, start at zero."""
+
+    batch: ClassVar[int] = 1
 
     after: str
     stage: str

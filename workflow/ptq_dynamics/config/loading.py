@@ -27,8 +27,7 @@ from ptq_dynamics.config.references import References
 from ptq_dynamics.config.runs import Runs, Whole
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.figures.figure import Figure
-from ptq_dynamics.hub.lock import Lock
-from ptq_dynamics.hub.lock import read as read_lock
+from ptq_dynamics.hub.lock import Lock, read_lock
 from ptq_dynamics.measure import tasks
 from ptq_dynamics.quantize.methods import AnyQuantizer
 
@@ -122,11 +121,13 @@ def load(choice: Mapping[str, object], folder: Path) -> Config:
     """Return all files under `folder`, validated for a choice; `Problem` names file and key."""
     for path in folder.glob("[!.]*.y*ml"):
         require(str(path), "file of configuration", [path.name], FILES)
-    own: Runs = read(folder / "runs.yaml", "runs")
-    families: Families = read(folder / "families.yaml", "families")
+    own: Runs = read_file(folder / "runs.yaml", "runs")
+    families: Families = read_file(folder / "families.yaml", "families")
     families.check()
     files = [name for name in _PARTS if name not in ("scale", "runs", "families")]
-    parts = {name: read(folder / f"{name}.yaml", name, References(own, families)) for name in files}
+    parts = {
+        name: read_file(folder / f"{name}.yaml", name, References(own, families)) for name in files
+    }
     place = folder / "config.yaml"
     written = read_yaml(place)
     try:
@@ -141,14 +142,16 @@ def load(choice: Mapping[str, object], folder: Path) -> Config:
             text = re.sub(rf"^{re.escape(str(place))}: {key}\b", BY_MAKE.get(key, key), text)
         raise Problem(text) from None
     file = folder / "scales" / f"{chosen.scale}.yaml"
-    scale: Scale = read(file, "scale")
-    counts.check(scale, counts.read(folder / counts.FILE), str(file))
+    scale: Scale = read_file(file, "scale")
+    counts.check_counts(scale, counts.read_counts(folder / counts.FILE), str(file))
     require(f"{file}: most_seeds", "figure", scale.most_seeds, figures)
     for name, most in scale.most_seeds.items():
         figures[name] = figures[name].model_copy(update={"headline": most})
     for name, run in own.runs.items():
         if isinstance(run, Whole) and run.model not in scale.models:
-            others = (read(folder / "scales" / f"{name}.yaml", "scale") for name in scales(folder))
+            others = (
+                read_file(folder / "scales" / f"{name}.yaml", "scale") for name in scales(folder)
+            )
             known = {model for other in others for model in other.models}
             require(f"{folder / 'runs.yaml'}: runs.{name}.model", "model", [run.model], known)
     lock = read_lock(folder / "families.lock.json")
@@ -189,7 +192,7 @@ def read_yaml(path: Path) -> Any:
         raise Problem(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def read(path: Path, name: str, references: References | None = None) -> Any:
+def read_file(path: Path, name: str, references: References | None = None) -> Any:
     """Return a file of a type in `TYPES`, figures with the values of `references`; raises `Problem`
     as `load` does."""
     content = read_yaml(path)

@@ -13,7 +13,7 @@ from ptq_dynamics.config.runs import Runs
 from ptq_dynamics.figures.labels import short
 
 VALUE = re.compile(r"\{\s*([^\s{}]+)\s+of\s+([^\s{}]+)\s*\}")
-RATES = ("peak_lr", "weight_decay")  # written as 3e-3
+SHORTENED = ("peak_lr", "weight_decay")  # written as 3e-3
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class References:
         for entry in self._lineage(place, name):
             value = reduce(lambda at, part: getattr(at, part, None), parts, entry)
             if isinstance(value, Real):
-                is_rate = parts[-1] in RATES and value
-                return short(float(value)) if is_rate else f"{float(value):g}"
+                is_short = parts[-1] in SHORTENED and value
+                return short(float(value)) if is_short else f"{float(value):g}"
         raise Problem(f"{place} has {reference[0]}, but {name} has no number {reference[1]}")
 
     def _lineage(self, place: str, name: str) -> Iterator[object]:

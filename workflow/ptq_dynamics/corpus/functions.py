@@ -45,7 +45,7 @@ def run(context: Context[FunctionsSettings]) -> Facts:
     return {"train": len(train), "held_out": len(held_out)}
 
 
-def load(manifest: Manifest, name: str) -> list[Documented]:
+def read_part(manifest: Manifest, name: str) -> list[Documented]:
     """Read a file that `run` wrote."""
     lines = manifest.file(name).read_text(encoding="utf-8").splitlines()
     return [Documented(**json.loads(line)) for line in lines]

@@ -73,7 +73,7 @@ def encode(
         yield [np.asarray([*encoding.ids, *last], dtype=dtype) for encoding in encodings]
 
 
-def write(folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int) -> int:
+def save_split(folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int) -> int:
     """Write `tokens` tokens of a split (all of train), and return their number."""
     written, ends, is_train = 0, list[int](), split == "train"
     with (folder / f"{split}.bin").open("wb") as file:

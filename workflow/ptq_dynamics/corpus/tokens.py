@@ -16,7 +16,7 @@ FILLING = -1
 TOO_SHORT = 10
 
 
-def read(corpus: Manifest, split: Split) -> np.ndarray:
+def read_split(corpus: Manifest, split: Split) -> np.ndarray:
     """Return the tokens of a split, memory-mapped uint16 or uint32 [n]."""
     stored = np.dtype(corpus.facts[splits.DTYPE]).newbyteorder("<")
     return np.memmap(corpus.file(f"{split}.bin"), dtype=stored, mode="r")
@@ -25,7 +25,7 @@ def read(corpus: Manifest, split: Split) -> np.ndarray:
 def blocks(corpus: Manifest, split: Split, context: int, count: int | None = None) -> Tensor:
     """Return `count` (None: all) blocks of `context` tokens (section 2), int64 [count, context].
     The tokens with which blocks of the corpus begin count as well."""
-    tokens, begin = read(corpus, split), corpus.facts.get(splits.BEGIN, [])
+    tokens, begin = read_split(corpus, split), corpus.facts.get(splits.BEGIN, [])
     own = context - len(begin)
     available = len(tokens) // own
     wanted = max(1, available) if count is None else count
@@ -40,7 +40,7 @@ def blocks(corpus: Manifest, split: Split, context: int, count: int | None = Non
 def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Tensor:
     """Return documents of the calibration split (section 3), cut or filled, int64 [count, context],
     without those of at most `TOO_SHORT` tokens, as in GPTQModel."""
-    tokens, begin = read(corpus, "calibration"), corpus.facts.get(splits.BEGIN, [])
+    tokens, begin = read_split(corpus, "calibration"), corpus.facts.get(splits.BEGIN, [])
     ends = np.fromfile(corpus.file(splits.ENDS), dtype=splits.ENDS_DTYPE).astype(np.int64)
     if len(ends) < before + count:
         raise _too_small(corpus, "calibration", f"{len(ends)} whole documents", before + count)
@@ -65,7 +65,7 @@ class TrainingData:
     def __init__(
         self, corpus: Manifest, context: int, batch: int, seed: int, *marks: np.ndarray
     ) -> None:
-        self._streams = (read(corpus, "train"), *marks)
+        self._streams = (read_split(corpus, "train"), *marks)
         self._context, self._batch, self._seed = context, batch, seed
         self.sequences = (len(self._streams[0]) - 1) // context
         if self.sequences < batch:
@@ -98,7 +98,7 @@ class Pairs:
 
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
         marks = answers(corpus).astype(np.int8)
-        self._tokens, self._batch, self._seed = read(corpus, "train"), batch, seed
+        self._tokens, self._batch, self._seed = read_split(corpus, "train"), batch, seed
         self._ends = np.fromfile(corpus.file(splits.DIALOGUE_ENDS), dtype=splits.ENDS_DTYPE).astype(
             np.int64
         )

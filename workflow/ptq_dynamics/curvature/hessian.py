@@ -13,7 +13,7 @@ from ptq_dynamics.base import needs
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.probes import ProbeSettings
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.measure.names import CHECKPOINT, ERROR, METRIC, VALUE, VALUES
+from ptq_dynamics.measure.names import CHECKPOINT_ID, ERROR, METRIC, VALUE, VALUES
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -97,7 +97,7 @@ def run_probe(
         hessian = LossHessian(model, probes, settings.batch, settings.keep_graph)
         rows += [(checkpoint.id, *metric) for metric in probe(hessian, settings)]
         context.progress.maybe(checkpoint.id)
-    table = pd.DataFrame(rows, columns=[CHECKPOINT, METRIC, VALUE, ERROR])
+    table = pd.DataFrame(rows, columns=[CHECKPOINT_ID, METRIC, VALUE, ERROR])
     table.to_csv(context.out / VALUES, index=False)
     digests = {checkpoint.id: source.digest(checkpoint) for checkpoint in chosen}
     return trajectory.facts(chosen, digests=digests, seed=source.fact("seed"))

@@ -31,7 +31,7 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, object]:
     shutil.rmtree(packed, ignore_errors=True)
     calibration = settings.calibration.read(corpus)
     with quietly(context):
-        (result,) = settings.quantizer.each([final], calibration, context)
+        (result,) = settings.quantizer.quantize_all([final], calibration, context)
         result.save(final, packed)
     state, model = models.dequantized(packed), models.load(final, torch.float32)
     parameters = dict(model.named_parameters())

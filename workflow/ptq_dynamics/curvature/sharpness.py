@@ -18,10 +18,10 @@ from ptq_dynamics.measure.names import SHARPNESS, TRACE
 
 def run(context: Context[SharpnessSettings]) -> Mapping[str, object]:
     """Write sharpness, its iterations, and trace of each checkpoint."""
-    return run_probe(context, probe)
+    return run_probe(context, eigenvalue_and_trace)
 
 
-def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Value]:
+def eigenvalue_and_trace(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Value]:
     """Yield sharpness, by power iteration from a Lanczos estimate, and trace."""
     limits = settings.model_dump(include={"tolerance", "max_iterations"})
     generator = Generator().manual_seed(settings.seed)

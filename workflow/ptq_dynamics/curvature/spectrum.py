@@ -22,10 +22,10 @@ _BLOCK = 1 << 16
 
 def run(context: Context[SpectrumSettings]) -> Mapping[str, object]:
     """Write the eigenvalues of each checkpoint by falling magnitude; errors are residuals."""
-    return run_probe(context, probe)
+    return run_probe(context, eigenvalues)
 
 
-def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Value]:
+def eigenvalues(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Value]:
     """Yield the eigenvalues."""
     limits = settings.model_dump(include={"tolerance", "max_iterations"})
     generator = Generator().manual_seed(settings.seed)

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from ptq_dynamics.figures.labels import RATES, Panel
-from ptq_dynamics.figures.style import END, NAMES, SMALLEST, Line, Look, Styles
+from ptq_dynamics.figures.labels import Panel
+from ptq_dynamics.figures.style import END, NAMES, Line, Look, Styles
 
 WIDEST = 24  # letters of a line of a vertical axis's label
 # Panels that are cropped ignore points before this share of the horizontal axis.
@@ -32,7 +32,7 @@ def draw_panel(
         # Runs have many checkpoints, and markers on narrower lines would hide the lines below.
         if line.area > END:
             look |= {"markersize": line.area**0.5, "linestyle": "none"}
-        elif panel.thin or panel.rate:
+        elif panel.thin or panel.strip:
             look |= {"markevery": slice(0)}  # only the legend has the marker
         look |= {"marker": "" if axis == "level" else line.marker}
         look = {"color": line.color, "linestyle": line.dash, "label": str(curve), **look}
@@ -59,32 +59,10 @@ def draw_panel(
         plain_log_ticks(ax.yaxis)
 
 
-def draw_rates(ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: bool) -> None:
-    """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
-    has the labels of all."""
-    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
-        ax.plot(part.x, part.y, color=styles[str(curve)].color, linewidth=0.8)
-    highest = table.y.max()
-    ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
-    ax.yaxis.set_major_formatter("{x:.2g}")
-    ax.tick_params(axis="y", labelleft=first)
-    ax.set_xlabel(above.get_xlabel())
-    if first:
-        ax.set_ylabel(RATES.replace(" ", "\n"), fontsize=SMALLEST)
-    put_below(ax, above)
-
-
 def zero_level(ax: Axes, table: pd.DataFrame) -> None:
     """Draw the level of zero, below which there is noise or the better of two runs."""
     ends = table.x.min(), table.x.max()
     ax.hlines(0, *ends, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
-
-
-def put_below(lower: Axes, upper: Axes) -> None:
-    """Let two panels share the horizontal axis, which the lower one labels."""
-    lower.sharex(upper)
-    upper.set_xlabel("")
-    upper.tick_params(axis="x", labelbottom=False)
 
 
 def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float) -> None:

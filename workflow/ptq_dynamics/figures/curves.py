@@ -29,7 +29,7 @@ from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, Trajectory
 # Columns that describe the origin of a point.
 ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
 NEIGHBOURS = 21  # points of a training curve in whose median spikes vanish
-POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]  # key of one metric, quantizer and task
+POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT_ID]  # key of one metric, quantizer and task
 
 
 class Curves:
@@ -99,7 +99,7 @@ class Curves:
         self, metric: str, quantizer: str | None, title: str = "{}", **form: Unpack[Form]
     ) -> Panel:
         """Return a panel for a metric against tokens, above a strip with the learning rate."""
-        own: Form = {"rate": True, "tokens_x": True, "crop": metric == names.LOSS, **form}
+        own: Form = {"strip": True, "tokens_x": True, "crop": metric == names.LOSS, **form}
         return self.panel(metric, quantizer, self.x_label, title, **own)
 
     @cache
@@ -129,7 +129,7 @@ class Curves:
     def select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """Return a metric averaged over seeds, from measurements or from training curves."""
         if metric not in TRAINING:
-            return over_seeds(self.rows(metric, quantizer), names.CHECKPOINT, names.TASK)
+            return over_seeds(self.rows(metric, quantizer), names.CHECKPOINT_ID, names.TASK)
         parts = []
         for run in self.settings.runs:
             curve = pd.read_csv(self.inputs[run.label][0].file(CURVE))
@@ -147,7 +147,7 @@ class Curves:
 
     def against_loss(self, metric: str, quantizer: str) -> pd.DataFrame:
         """Return a metric of quantized weights against the loss in full precision."""
-        key = [names.TRAJECTORY, names.CHECKPOINT]
+        key = [names.TRAJECTORY, names.CHECKPOINT_ID]
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
@@ -182,7 +182,7 @@ class Curves:
         """Return points against column `x`, curve by curve in the order of steps. A run ends where
         a branch in its curve begins."""
         table = table[table[x].notna()]
-        table = self._rooted(table, *{names.CHECKPOINT, names.STEP} & {*table})
+        table = self._rooted(table, *{names.CHECKPOINT_ID, names.STEP} & {*table})
         # Sorting by several columns is stable; rows without a step come last.
         table = table.sort_values([names.STEP, names.TOKENS])
         parts = []

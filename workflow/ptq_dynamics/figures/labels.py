@@ -16,8 +16,8 @@ ORIGIN = "ptq-dynamics, {scale}: {identity}"  # metadata of pictures
 FINDING = "finding"  # a fact of a figure: the notes below its caption
 SPANS = "spans"  # a fact of a figure: where its panels lie in the picture, and their limits
 UNDER = re.compile(r"(.+) \(.+\)")  # a curve, the first group, under a quantizer
-RATES = "Learning rate"  # label of the strip with learning rates
-RATE = re.compile(r"LR = ")  # the beginning of a label that is a peak learning rate
+RATE_LABEL = "Learning rate"  # of the strip with learning rates
+PEAK_RATE = re.compile(r"LR = ")  # the beginning of a label that is a peak learning rate
 UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}
 
 # Trajectory and checkpoint id of averages, and their mean age in tokens before the end.
@@ -81,7 +81,7 @@ class Panel:
     x: str
     y: str
     name: str = ""  # its letter
-    rate: bool = False  # with a strip for the learning rate, below the lowest of a column
+    strip: bool = False  # with the learning rate in a strip below the lowest panel of a column
     tokens_x: bool = False  # format ticks as tokens
     log_x: bool = False
     log_y: bool = False
@@ -96,7 +96,7 @@ class Panel:
 class Form(TypedDict, total=False):
     """Fields of a `Panel` that a metric or a layout chooses."""
 
-    rate: bool
+    strip: bool
     tokens_x: bool
     log_x: bool
     log_y: bool

@@ -14,11 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.typing import HashableList
 
-from ptq_dynamics.figures.axes import draw_panel, draw_rates, name_ends, put_below
+from ptq_dynamics.figures.axes import draw_panel, name_ends
 from ptq_dynamics.figures.curves import ABOUT, Curves
-from ptq_dynamics.figures.labels import FINDING, RATES, Panel, names_in_groups, rounded
-from ptq_dynamics.figures.places import RATE
-from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, in_order, lines
+from ptq_dynamics.figures.labels import FINDING, RATE_LABEL, Panel, names_in_groups, rounded
+from ptq_dynamics.figures.places import STRIP
+from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, lines, sorted_labels
 from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -27,7 +27,7 @@ PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
-STRIP = 0.33  # inches of the strip for the learning rate
+STRIP_HEIGHT = 0.33  # inches
 FEW = 5  # curves, for the legend of which half a text column has room
 SHORT = 12  # letters of a name of a curve that stands beside its end
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
@@ -81,12 +81,12 @@ class Sheet:
         panels = self.panels
         if self.settings.grouped:
             curves = names_in_groups(self.data.labels)
-        curves = in_order(curves or self.data.labels)
+        curves = sorted_labels(curves or self.data.labels)
         styles = lines(curves, self.data.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         has_rates = bool(self.data.learning_rates().y.max() > 0)  # rates may be unknown
         # Panels in a column share one strip with the learning rate, below the lowest of them.
-        over = [n for n, panel in enumerate(panels) if panel.rate and has_rates]
+        over = [n for n, panel in enumerate(panels) if panel.strip and has_rates]
         under = {panels[n].name: n + columns for n in over}
         strips = [name for name, n in under.items() if n not in over]
         table = pd.concat(self._parts)
@@ -111,7 +111,7 @@ class Sheet:
             else:
                 draw_panel(ax, panel, part, styles, goes_on)
             if panel.name in strips:
-                below, first = axes[RATE.format(panel.name)], panel.name == strips[0]
+                below, first = axes[STRIP.format(panel.name)], panel.name == strips[0]
                 draw_rates(below, ax, strip, styles, first)
         for name, n in under.items():
             if name not in strips:
@@ -131,7 +131,7 @@ class Sheet:
         """Return the learning rates of the runs in a panel, for the strip below it."""
         rates = self.data.learning_rates()
         rates = rates[rates.segment.isin(segments)]
-        return rates.assign(panel=panel, x_axis=self.data.x_label, y_axis=RATES)
+        return rates.assign(panel=panel, x_axis=self.data.x_label, y_axis=RATE_LABEL)
 
     def picture(
         self,
@@ -245,14 +245,36 @@ def subplots(
         rows.append([*row])
         heights.append(height)
         if {*strips} & {*row}:
-            rows.append([RATE.format(name) if name in strips else name for name in row])
-            heights.append(STRIP)
+            rows.append([STRIP.format(name) if name in strips else name for name in row])
+            heights.append(STRIP_HEIGHT)
     width = TEXT if wide or columns > 1 else HALF
     figure = Figure(figsize=(width, sum(heights) + 0.45))
     ratios = [2, 1] if is_first_large else None
     axes = figure.subplot_mosaic(rows, height_ratios=heights, width_ratios=ratios)
     figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
     return figure, axes
+
+
+def draw_rates(ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: bool) -> None:
+    """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
+    has the labels of all."""
+    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
+        ax.plot(part.x, part.y, color=styles[str(curve)].color, linewidth=0.8)
+    highest = table.y.max()
+    ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
+    ax.yaxis.set_major_formatter("{x:.2g}")
+    ax.tick_params(axis="y", labelleft=first)
+    ax.set_xlabel(above.get_xlabel())
+    if first:
+        ax.set_ylabel(RATE_LABEL.replace(" ", "\n"), fontsize=SMALLEST)
+    put_below(ax, above)
+
+
+def put_below(lower: Axes, upper: Axes) -> None:
+    """Let two panels share the horizontal axis, which the lower one labels."""
+    lower.sharex(upper)
+    upper.set_xlabel("")
+    upper.tick_params(axis="x", labelbottom=False)
 
 
 def _counted(count: int, what: str) -> str:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 # Start and length of an axis in shares of the picture, its limits, and whether it is logarithmic.
 Span = tuple[float, float, float, float, bool]
-RATE = "{} rate"  # the label of the strip below a panel with the learning rate
+STRIP = "{} rate"  # the label of the axes of the strip below a panel
 
 
 def spans(figure: Figure) -> dict[str, list[Span]]:
@@ -26,7 +26,7 @@ def spans(figure: Figure) -> dict[str, list[Span]]:
 def place(row: Mapping[str, str], panels: Mapping[str, Sequence[Span]]) -> list[float] | None:
     """Return where the point of a table's row lies, in shares of width and height from the lower
     left. Return None if the point has no value or lies outside its panel."""
-    panel = panels[RATE.format(row["panel"]) if row["axis"] == "rate" else row["panel"]]
+    panel = panels[STRIP.format(row["panel"]) if row["axis"] == "rate" else row["panel"]]
     across, up = (
         _share(float(row[name] or "nan"), *span) for name, span in zip("xy", panel, strict=True)
     )

@@ -105,7 +105,7 @@ DASHES = ("-", "--", "-.")
 MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 
 
-def in_order(labels: Sequence[str]) -> list[str]:
+def sorted_labels(labels: Sequence[str]) -> list[str]:
     """Return the labels, with values of a quantity in ascending order."""
     values = {label: value for label in labels if (value := _value(label))}
     ranked = iter(sorted(values, key=values.__getitem__))

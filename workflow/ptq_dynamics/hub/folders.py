@@ -74,24 +74,24 @@ def checkpoints(
         raise Problem(f"{folder} is no folder; correct the path")
     if not pattern.groups:
         raise Problem(f"--step {pattern.pattern!r} has no brackets around the step")
-    found, lacking, is_one = dict[int, Path](), list[Path](), (folder / CONFIG).is_file()
+    by_step, lacking, is_one = dict[int, Path](), list[Path](), (folder / CONFIG).is_file()
     for path, step in _stepped(folder, pattern):
         if TEMPORARY.match(path.name) or is_excluded(path, exclude):
             continue
         if not (path / CONFIG).is_file():
             lacking.append(path)
-        elif (other := found.setdefault(step, path)) is not path:
+        elif (other := by_step.setdefault(step, path)) is not path:
             mend = "give --step another pattern, or --exclude one"
             raise Problem(f"{path} has the step of {other}; {mend}")
-    if is_one and not found:
+    if is_one and not by_step:
         return {folder: None}
-    for path in _others(folder, found.values()):
+    for path in _others(folder, by_step.values()):
         last = final_step(path) if _is_final(path, folder) and _weights(path) else None
-        if is_excluded(path, exclude) or twin(path, found.values()) is not None:
+        if is_excluded(path, exclude) or twin(path, by_step.values()) is not None:
             continue
-        if last is not None and last not in found:
-            found[last] = path
-    if not found:
+        if last is not None and last not in by_step:
+            by_step[last] = path
+    if not by_step:
         for path in (*lacking, folder):
             if (kind := formats.recognized(path)) is not None:
                 raise Problem(f"{path} has {kind}")
@@ -102,12 +102,12 @@ def checkpoints(
         why = "and no subfolder that has one is named as checkpoint-500"
         mend = r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
         raise Problem(f"{folder} has no {CONFIG}, {why}; {mend}")
-    return {found[step]: step for step in sorted(found)}
+    return {by_step[step]: step for step in sorted(by_step)}
 
 
 def _stepped(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[Path, int]]:
     """Yield the subfolders whose names have a step, and the step."""
-    for path in sorted(each for each in folder.iterdir() if each.is_dir()):
+    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
         if (match := pattern.search(path.name)) and match[1].isdecimal():
             yield path, int(match[1])
 
@@ -117,7 +117,7 @@ def is_excluded(path: Path | str, exclude: Iterable[str]) -> bool:
     return any(fnmatchcase(Path(path).name, name) for name in exclude)
 
 
-def left_out(folder: Path, pattern: re.Pattern[str], exclude: Collection[str] = ()) -> list[str]:
+def unmeasured(folder: Path, pattern: re.Pattern[str], exclude: Collection[str] = ()) -> list[str]:
     """Return a line for each model in a folder that is neither excluded nor among its
     checkpoints."""
     measured, lines = checkpoints(folder, pattern, exclude), list[str]()
@@ -153,12 +153,12 @@ def _is_final(path: Path, folder: Path) -> bool:
 
 def _others(folder: Path, known: Collection[Path]) -> list[Path]:
     """Return the other folders with a model: subfolders, and the folder itself."""
-    every = [*sorted(each for each in folder.iterdir() if each.is_dir()), folder]
+    every = [*sorted(path for path in folder.iterdir() if path.is_dir()), folder]
     return [
         path
         for path in every
         if path not in known and (path / CONFIG).is_file()
-        if any(is_weights(each.name) for each in path.iterdir())
+        if any(is_weights(file.name) for file in path.iterdir())
     ]
 
 
@@ -226,7 +226,7 @@ def json_object(path: Path) -> dict[str, Any]:  # anything, since other tools wr
         raise Problem(f"{path} is not a JSON object ({error}); restore it, or remove it") from None
 
 
-def files(folder: Path) -> tuple[LocalFile, ...]:
+def files_of(folder: Path) -> tuple[LocalFile, ...]:
     """Return the files of the checkpoint in a folder, without weights that transformers does not
     read. Raises `Problem` if its weights are not complete safetensors."""
     has_weights = any((folder / name).is_file() for name in (SAFE, SAFE + INDEX))
@@ -240,9 +240,9 @@ def files(folder: Path) -> tuple[LocalFile, ...]:
 
 def listed(folder: Path, is_one: Callable[[str], object]) -> tuple[LocalFile, ...]:
     """Return the files in a folder whose names satisfy `is_one`, by name."""
-    every = (each for each in sorted(folder.iterdir()) if each.is_file() and is_one(each.name))
-    found = ((each.name, each.stat()) for each in every)
-    return tuple(LocalFile(name, about.st_size, about.st_mtime_ns) for name, about in found)
+    files = (path for path in sorted(folder.iterdir()) if path.is_file() and is_one(path.name))
+    sizes = ((path.name, path.stat()) for path in files)
+    return tuple(LocalFile(name, about.st_size, about.st_mtime_ns) for name, about in sizes)
 
 
 def require_finite(folder: Path) -> None:

@@ -52,7 +52,7 @@ class Wanted:
         return self.part if self.part == "tokenizer" else self.revision
 
 
-def read(path: Path = LOCK) -> Lock:
+def read_lock(path: Path = LOCK) -> Lock:
     """Read the lock file; empty if there is none. Raises `Problem` if it is invalid."""
     try:
         return TypeAdapter(Lock).validate_json(path.read_bytes())
@@ -64,7 +64,7 @@ def read(path: Path = LOCK) -> Lock:
         raise Problem(f"{path} is no lock file ({first}); {mend}") from None
 
 
-def resolve(wanted: Wanted) -> Entry:
+def pinned(wanted: Wanted) -> Entry:
     """Return the present commit and files of a revision on the hub, or in its cache if
     HF_HUB_OFFLINE is set. Raises `Problem` if they are missing."""
     from huggingface_hub import HfApi, constants
@@ -161,9 +161,9 @@ def _file(about: "RepoSibling", source: Source) -> HubFile:
 def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
     """Bring the entries of `wanted` up to date in the lock file. Return how many are, and the
     errors of the others, which stay as before. Prints a line for each revision that has moved."""
-    entries, failed = read(path), list[str]()
+    entries, failed = read_lock(path), list[str]()
     with ThreadPoolExecutor(TOGETHER) as pool:
-        requests = {one: pool.submit(resolve, one) for one in sorted(set(wanted))}
+        requests = {one: pool.submit(pinned, one) for one in sorted(set(wanted))}
     for one, answer in requests.items():
         try:
             entry = answer.result()

@@ -8,7 +8,7 @@ import pandas as pd
 from ptq_dynamics.base import needs
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.measurements import TEXT, join, read
+from ptq_dynamics.measure.measurements import TEXT, join, read_table
 from ptq_dynamics.measure.series import ComparisonSettings
 from ptq_dynamics.models import packed
 from ptq_dynamics.trajectories.trajectory import Trajectory
@@ -28,7 +28,7 @@ def run(context: Context[ComparisonSettings]) -> Mapping[str, object]:
     codes, models = pd.DataFrame(_codes(context)), _models(context)
     codes.to_csv(context.out / CODES, index=False)
     models.to_csv(context.out / MODELS, index=False)
-    losses = models.pivot(index=names.CHECKPOINT, columns=names.QUANTIZER, values=names.LOSS)
+    losses = models.pivot(index=names.CHECKPOINT_ID, columns=names.QUANTIZER, values=names.LOSS)
     pairs = codes.astype({"difference": pd.CategoricalDtype(KINDS)}).groupby(PAIR, sort=False)
     counts = pairs["difference"].value_counts().unstack("difference")[KINDS]
     agreement = pairs["equal_codes"].agg(["mean", "min"]).join(counts)
@@ -62,7 +62,7 @@ def _codes(context: Context[ComparisonSettings]) -> Iterator[dict[str, object]]:
                 moved = int((mine.groups() != theirs[layer].groups()).sum())
                 largest = int(difference.max())
                 yield {
-                    names.CHECKPOINT: checkpoint.id,
+                    names.CHECKPOINT_ID: checkpoint.id,
                     names.STEP: checkpoint.step,
                     "layer": layer,
                     **dict(zip(PAIR, pair, strict=True)),
@@ -78,9 +78,9 @@ def _models(context: Context[ComparisonSettings]) -> pd.DataFrame:
     table, parts = join(context.settings.series, context.inputs), []
     for quantizer in chain.from_iterable(context.settings.groups):
         measured = table[table.quantizer == quantizer]
-        wide = measured.pivot(index=names.CHECKPOINT, columns=names.METRIC, values=names.VALUE)
-        layers = read(context.input(needs.quantized(quantizer)).file(names.LAYERS), TEXT)
-        means = layers.groupby(names.CHECKPOINT)[[names.STEP, names.OUTPUT_RELATIVE]].mean()
+        wide = measured.pivot(index=names.CHECKPOINT_ID, columns=names.METRIC, values=names.VALUE)
+        layers = read_table(context.input(needs.quantized(quantizer)).file(names.LAYERS), TEXT)
+        means = layers.groupby(names.CHECKPOINT_ID)[[names.STEP, names.OUTPUT_RELATIVE]].mean()
         joined = means.join(wide[[names.LOSS, names.QUANTIZATION_ERROR]], how="inner")
         parts.append(joined.reset_index().assign(quantizer=quantizer))
     return pd.concat(parts, ignore_index=True)

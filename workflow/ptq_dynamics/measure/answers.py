@@ -40,7 +40,7 @@ class TaskAnswers:
         # The harness logs hints for every task and model.
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         self._tasks = {
-            settings: load(context.input(needs.task(settings.task))) for settings in tasks
+            settings: load_parts(context.input(needs.task(settings.task))) for settings in tasks
         }
         self.facts: dict[str, dict[str, float]] = {
             settings.task: {"chance": _chance(parts, settings.documents)}
@@ -51,7 +51,7 @@ class TaskAnswers:
         """Return the outcomes of every task for the model of a checkpoint folder."""
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return {
-            settings.task: outcomes(AnsweringModel(settings, model, tokenizer), parts)
+            settings.task: model_outcomes(AnsweringModel(settings, model, tokenizer), parts)
             for settings, parts in self._tasks.items()
         }
 
@@ -92,7 +92,7 @@ class AnsweringModel(HFLM):
         return super()._loglikelihood_tokens(requests, *arguments, **options)
 
 
-def outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
+def model_outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
     """Return the outcomes of all parts, float32 [documents], as `lm_eval.simple_evaluate` does."""
     for _, task in parts:
         if task.config.num_fewshot != 0:
@@ -115,7 +115,7 @@ def outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
     return np.asarray(values, dtype=np.float32)
 
 
-def load(manifest: Manifest) -> list[tuple[TaskPart, ConfigurableTask]]:
+def load_parts(manifest: Manifest) -> list[tuple[TaskPart, ConfigurableTask]]:
     """Load the parts of a task from its files; a group of the harness has several parts."""
     loaded = []
     for part in (TaskPart(**part) for part in manifest.facts["parts"]):

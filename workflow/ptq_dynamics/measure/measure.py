@@ -25,7 +25,7 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.carried import carried
 from ptq_dynamics.measure.metrics import Measured, OfPredictions
-from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, LOSSES, OUTCOMES, STEP
+from ptq_dynamics.measure.names import CHECKPOINT_ID, LAYERS, LOSSES, OUTCOMES, STEP
 from ptq_dynamics.measure.series import MeasureSettings
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
@@ -51,7 +51,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
     asking = _asking(context) if settings.tasks else None
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
     values = list[tuple[str, str, float, float | None]]()
-    of_predictions = [each for each in settings.metrics if isinstance(each, OfPredictions)]
+    of_predictions = [metric for metric in settings.metrics if isinstance(metric, OfPredictions)]
     digests, rows = dict[str, str](), list[dict[str, object]]()
     facts: dict[str, object] = {"digests": digests, "tasks": {}, "carried": {}}
     by_name: dict[str, dict[str, object]] = {} if is_full else {"raised_damping": {}}
@@ -64,8 +64,8 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
         else:
             files = {path.name: sha256(path) for path in folder.glob("*.safetensors")}
             digests[name] = trajectory.weights_digest(files)
-        whose = {CHECKPOINT: name, STEP: checkpoint.step}
-        rows += [{**whose, "layer": layer, **each} for layer, each in errors.items()]
+        key = {CHECKPOINT_ID: name, STEP: checkpoint.step}
+        rows += [{**key, "layer": layer, **numbers} for layer, numbers in errors.items()]
         for fact, content in about.items():
             by_name.setdefault(fact, {})[name] = content
         with models.offloading(context.scratch):
@@ -81,7 +81,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
                 answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
             for metric in settings.metrics:
-                means = {key: torch.stack(found) for key, found in compared.items()}
+                means = {key: torch.stack(values) for key, values in compared.items()}
                 now = Measured(model, place, validation, losses[name], settings.batch, means)
                 values.append((name, metric.columns[0].name, *metric.measure(now)))
             if settings.carried and checkpoint == chosen[-1]:
@@ -94,7 +94,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
         save_arrays(outcomes, context.out / OUTCOMES)
         facts["tasks"] = asking.facts
     if values:
-        columns = [CHECKPOINT, names.METRIC, names.VALUE, names.ERROR]
+        columns = [CHECKPOINT_ID, names.METRIC, names.VALUE, names.ERROR]
         pd.DataFrame(values, columns=columns).to_csv(context.out / names.VALUES, index=False)
     if rows:
         pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
@@ -146,7 +146,7 @@ def _packed(
     place = context.out if settings.keep else context.scratch / "packed"
     calibration = settings.calibration.read(context.input(needs.CORPUS))
     folders = [source.folder(checkpoint) for checkpoint in chosen]
-    results = settings.quantizer.each(folders, calibration, context)
+    results = settings.quantizer.quantize_all(folders, calibration, context)
     for checkpoint, folder in zip(chosen, folders, strict=True):
         target = place / checkpoint.id
         shutil.rmtree(target, ignore_errors=True)
@@ -168,6 +168,6 @@ def _packed(
                 errors = model_errors(model, original(folder, model), result.weights, batches)
         about = {"raised_damping": result.raised_damping, "left_out": left}
         del result, model
-        yield checkpoint, target, errors, {name: each for name, each in about.items() if each}
+        yield checkpoint, target, errors, {name: fact for name, fact in about.items() if fact}
         if not settings.keep:
             shutil.rmtree(target)

@@ -69,13 +69,13 @@ def mean_over_tasks(scores: Sequence[tuple[float, float]]) -> tuple[float, float
     return float(values.mean()), float(np.sqrt((errors**2).sum()) / len(errors))
 
 
-def table(rows: Iterable[Row]) -> pd.DataFrame:
+def as_table(rows: Iterable[Row]) -> pd.DataFrame:
     """Return rows as a table with the schema's columns and order."""
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return frame.astype(WHOLE | TEXT).sort_values(ORDER, kind="stable", ignore_index=True)
 
 
-def read(path: Path, types: Mapping[str, str] = WHOLE | TEXT) -> pd.DataFrame:
+def read_table(path: Path, types: Mapping[str, str] = WHOLE | TEXT) -> pd.DataFrame:
     """Read a table exactly; ids such as `null` and `0360` stay text."""
     return pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
 
@@ -88,18 +88,18 @@ def in_full_precision(series: Series) -> Series:
 
 def join(series: Iterable[Series], inputs: Inputs) -> pd.DataFrame:
     """Return the measurements of all series; `inputs` also has their full-precision series."""
-    return table(row for one in series for row in _rows(one, inputs))
+    return as_table(row for one in series for row in _rows(one, inputs))
 
 
-def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
+def losses_of_blocks(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     """Return the loss of every validation block, float32 [blocks], by checkpoint id."""
     return _arrays(series, names.LOSSES, inputs)
 
 
 def contributions(metric: names.Paired, series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     """Return the values of blocks whose mean is the metric, float64 [blocks], by checkpoint."""
-    values, losses = dict[str, np.ndarray](), block_losses(series, inputs)
-    before = losses if metric == names.LOSS else block_losses(in_full_precision(series), inputs)
+    values, losses = dict[str, np.ndarray](), losses_of_blocks(series, inputs)
+    before = losses if metric == names.LOSS else losses_of_blocks(in_full_precision(series), inputs)
     for name, own in losses.items():
         full, after = before[name].astype(np.float64), own.astype(np.float64)
         values[name] = after if metric == names.LOSS else after - full
@@ -180,7 +180,7 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
     of_series = (inputs[label] for label in inputs if label.endswith(series.label("")))
     for manifest in chain(*of_series):
         if names.VALUES in manifest.files:
-            values = read(manifest.file(names.VALUES), TEXT)
+            values = read_table(manifest.file(names.VALUES), TEXT)
             yield from _placed(series, [manifest], cast("list[Row]", values.to_dict("records")))
 
 
@@ -192,20 +192,20 @@ def _placed(series: Series, manifests: Sequence[Manifest], values: Iterable[Row]
         id_: digest for manifest in manifests for id_, digest in manifest.facts["digests"].items()
     }
     for measured in values:
-        name = measured[names.CHECKPOINT]
+        name = measured[names.CHECKPOINT_ID]
         yield {**vars(series), **places[name], "checkpoint": digests[name], **measured}
 
 
 def _value(
     checkpoint: str, metric: str, estimate: tuple[float, float | None], task: str | None = None
 ) -> Row:
-    measured = {names.CHECKPOINT: checkpoint, names.TASK: task, names.METRIC: metric}
+    measured = {names.CHECKPOINT_ID: checkpoint, names.TASK: task, names.METRIC: metric}
     return measured | dict(zip((names.VALUE, names.ERROR), estimate, strict=True))
 
 
 def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
-    full = block_losses(in_full_precision(series), inputs)
-    for name, losses in block_losses(series, inputs).items():
+    full = losses_of_blocks(in_full_precision(series), inputs)
+    for name, losses in losses_of_blocks(series, inputs).items():
         yield _value(name, names.LOSS, mean_and_error(losses))
         if series.quantizer != names.FULL_PRECISION:
             before, after = full[name].astype(np.float64), losses.astype(np.float64)
@@ -218,7 +218,7 @@ def _of_manifests(manifests: Sequence[Manifest]) -> Iterator[Row]:
     for manifest in manifests:
         means = dict(manifest.facts.get("carried", {}))
         if names.LAYERS in manifest.files:
-            layers = read(manifest.file(names.LAYERS), TEXT).groupby(names.CHECKPOINT)
+            layers = read_table(manifest.file(names.LAYERS), TEXT).groupby(names.CHECKPOINT_ID)
             means |= layers[[*names.LAYER_METRICS]].mean().to_dict("index")
         for name, numbers in means.items():
             for metric, value in numbers.items():

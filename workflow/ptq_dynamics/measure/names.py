@@ -10,14 +10,14 @@ BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel", "autogptq": "Aut
 LOSSES = "losses.safetensors"  # loss of every block, by checkpoint id
 LAYERS = "layers.csv"  # errors of quantized layers, by checkpoint id
 OUTCOMES = "outcomes.safetensors"  # 0 or 1 for every document, by task and checkpoint id
-VALUES = "values.csv"  # CHECKPOINT, METRIC, VALUE and ERROR of a probe or a metric
+VALUES = "values.csv"  # CHECKPOINT_ID, METRIC, VALUE and ERROR of a probe or a metric
 MEASUREMENTS = "measurements.csv"
 
 # Columns of tables.
 TRAJECTORY = "trajectory"
 SEED = "seed"
 QUANTIZER = "quantizer"
-CHECKPOINT = "checkpoint_id"
+CHECKPOINT_ID = "checkpoint_id"
 STEP = "step"
 TOKENS = "tokens"
 TASK = "task"

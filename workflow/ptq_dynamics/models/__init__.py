@@ -147,10 +147,10 @@ def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTraine
 def _read(folder: Path, **options: object) -> PreTrainedModel:
     """Read a model without moving it to a device; see `plain`."""
     options |= {"output_loading_info": True}
-    about = packed.config(folder).get("quantization_config") or {}
+    about = packed.read_config(folder).get("quantization_config") or {}
     auto: Any = AutoModelForCausalLM  # its type has no pair of a model and what was loaded
     is_compressed = about.get("quant_method") == packed.COMPRESSED
-    if is_compressed and not packed.on_grids(about):
+    if is_compressed and not packed.is_on_grids(about):
         # The library would round weights in FP4 times their scales to bfloat16.
         unpack = partial(unpack_fp4_from_uint8, dtype=torch.float32)
         wide = patch_attr(nvfp4, "unpack_fp4_from_uint8", unpack)

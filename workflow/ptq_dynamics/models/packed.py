@@ -57,12 +57,12 @@ class Grid:
         return self.steps().to(self.scales.dtype).mul_(self.scales[:, self.groups().long()])
 
 
-def config(folder: Path) -> Json:
+def read_config(folder: Path) -> Json:
     """Read the config.json of the checkpoint in `folder`."""
     return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
 
 
-def on_grids(about: Json) -> bool:
+def is_on_grids(about: Json) -> bool:
     """Return whether a configuration of compressed-tensors is that of integer weights alone."""
     kinds = about["config_groups"].values()
     rounded = any(kind.get("input_activations") for kind in kinds)
@@ -100,7 +100,7 @@ def unscaled_weight(layer: str, weight: Tensor, scaling: Mapping[str, Tensor]) -
 
 
 def _split(folder: Path) -> tuple[dict[str, Grid], dict[str, Tensor]]:
-    about = config(folder)["quantization_config"]
+    about = read_config(folder)["quantization_config"]
     tensors: dict[str, Tensor] = {}
     for file in weight_files(folder):
         tensors |= load_file(file)

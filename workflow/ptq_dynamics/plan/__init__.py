@@ -1,6 +1,7 @@
 """From configuration to jobs: which results exist, and what each depends on.
 
-A plan has a planner for each group of rules. Rules request a job by the wildcards of its output."""
+A plan has a planner for each group of rules. Each rule stands, with the folder of its results, its
+stage and the type of its settings, above the planner that makes its jobs."""
 
 from pathlib import Path
 
@@ -8,57 +9,69 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.hub.lock import LOCK
-from ptq_dynamics.plan.checks import checked
-from ptq_dynamics.plan.claim_jobs import ClaimJobs
-from ptq_dynamics.plan.figure_jobs import FigureJobs
-from ptq_dynamics.plan.measurement_jobs import MeasurementJobs
-from ptq_dynamics.plan.page_job import PageJob
-from ptq_dynamics.plan.paper_job import PaperJob
-from ptq_dynamics.plan.site import Resources
-from ptq_dynamics.plan.table_jobs import TableJobs
-from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
+from ptq_dynamics.plan import (
+    claim_jobs,
+    figure_jobs,
+    measurement_jobs,
+    paper_jobs,
+    trajectory_jobs,
+)
+from ptq_dynamics.plan.checks import check
+from ptq_dynamics.plan.site import Resources, Rule, Site
 
 FROM_NETWORK = ("trajectories.fetch", "measure.tasks.harness", "quantize.environment")
+GROUPS = (trajectory_jobs, measurement_jobs, figure_jobs, claim_jobs, paper_jobs)
+RULES: dict[str, Rule] = {rule.name: rule for group in GROUPS for rule in group.RULES}
+# Rules by the names of targets.
+BY_TARGET = {"claims": "judge", "tables": "tabulate", "paper": "typeset", "backends": "comparison"}
 
 
 class Plan:
     """All jobs of a configuration; raises `Problem` if its parts do not fit together."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
-        self.site = site = checked(config, root)
+        self.site = site = Site(config, root)
+        check(site)
         self.resources = Resources(site)
-        self.trajectories = TrajectoryJobs(site)
-        self.measuring = MeasurementJobs(site, self.trajectories)
-        self.figures = FigureJobs(site, self.trajectories, self.measuring)
-        # Figures of the configuration, including those that the scale leaves out.
-        self.claims = ClaimJobs(site, self.figures, config.figures)
-        self.tables = TableJobs(site, self.figures, self.claims, config.figures)
-        self.paper, self.page = PaperJob(site, self.tables), PageJob(site, self.tables)
+        self.trajectories = trajectory_jobs.TrajectoryJobs(site)
+        self.measuring = measurement_jobs.MeasurementJobs(site, self.trajectories)
+        self.figures = figure_jobs.FigureJobs(site, self.measuring)
+        self.claims = claim_jobs.ClaimJobs(site, self.figures)
+        self.paper = paper_jobs.PaperJobs(site, self.claims)
 
     def job(self, rule: str, **wildcards: str) -> Job:
         """Return the job of a rule with these wildcards; `Problem` if there is none."""
-        path = self.site.pattern(rule).format(**wildcards)
-        if path not in self.site.made:
-            # These jobs read the jobs of all figures, claims and tables.
-            {"typeset": self.paper.typeset, "report": self.page.write}.get(rule, self._all)()
-        if path not in self.site.made and rule in ("measure", "curvature"):
+        path = RULES[rule].results(self.site.config.choice.scale).format(**wildcards)
+        made = self.site.made
+        if path not in made:
+            # These read the jobs of all figures, claims and tables.
+            alone = {"typeset": self.paper.typeset, "report": self.paper.page}
+            alone.get(rule, self._all)()
+        if path not in made and rule in ("measure", "curvature"):
             self.measuring.named(rule, **wildcards)
-        if path not in self.site.made:
+        if path not in made:
             raise Problem(f"no figure, claim or table of this scale needs {path}")
-        return self.site.made[path]
+        return made[path]
+
+    def rule_of(self, path: str) -> tuple[str, dict[str, str]]:
+        """Return the rule that builds a manifest, or "other", and its wildcards."""
+        for rule in RULES.values():
+            if (at := rule.wildcards(self.site.config.choice.scale, path)) is not None:
+                return rule.name, at
+        return "other", {}
 
     def _all(self) -> None:
         for name in self.site.config.figures:
             self.figures.figure(name)
-        self.tables.write()
-        self.tables.collect()
+        self.claims.tabulate()
+        self.measuring.collect()
         self.measuring.comparison()
 
     def downloads(self) -> list[Job]:
         """Return the jobs of a build of the chosen figures that need a network."""
         return [
             job
-            for job in self.site.needed(self.last())
+            for job in self.site.needed(self.targets())
             if job.stage in FROM_NETWORK or getattr(job.settings, "from_network", False)
         ]
 
@@ -73,7 +86,7 @@ class Plan:
             raise Problem(f"{LOCK} lacks {some}; run ptq-dynamics lock")
         return [job.manifest for job in jobs]
 
-    def last(self) -> list[Job]:
+    def targets(self) -> list[Job]:
         """Return the jobs of the chosen figures; all figures include the table of measurements."""
         jobs = [self.figures.figure(name) for name in self.site.config.chosen]
-        return [*jobs, self.tables.collect()] if self.site.config.is_whole else jobs
+        return [*jobs, self.measuring.collect()] if self.site.config.is_whole else jobs

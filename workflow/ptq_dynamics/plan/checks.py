@@ -4,31 +4,32 @@ import re
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain, product
-from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Config, DatasetsCorpus, EmbeddedCorpus, Figure, require
+from ptq_dynamics.config import Config
+from ptq_dynamics.config.errors import require
 from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.curvature.probes import Probe
 from ptq_dynamics.figures.columns import owners
+from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.plan.catalogue import Catalogue
 from ptq_dynamics.plan.planned_runs import PlannedRun
-from ptq_dynamics.plan.resolved import leave_out, resolve
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.train.architectures.llama import Olmoe
 from ptq_dynamics.train.objectives.quantized import QuantizationAware
 from ptq_dynamics.trajectories.averages import Average
 
 
-def checked(config: Config, root: Path) -> Site:
-    """Return the configuration at its scale with all trajectories planned; raises `Problem`, with
-    file and key, if its parts do not fit together."""
-    site = Site(leave_out(resolve(config)), root)
+def check(site: Site) -> None:
+    """Plan all trajectories; raise `Problem`, with file and key, if the parts of the configuration
+    do not fit together."""
     config, planned = site.config, site.planned
     _check_names(config, planned)
     _check_texts(config)
@@ -42,7 +43,6 @@ def checked(config: Config, root: Path) -> Site:
             _check_tasks(config, planned, place, figure)
         _check_reads(config, planned, place, figure)
         _check_probes(config, place, figure)
-    return site
 
 
 def _check_names(config: Config, planned: Catalogue) -> None:

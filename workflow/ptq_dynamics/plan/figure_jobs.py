@@ -1,49 +1,60 @@
-"""The jobs that draw figures."""
+"""The jobs that draw figures, and those of landscapes and components, which only figures read."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
-from typing import get_args
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.config import Figure
+from ptq_dynamics.curvature.geometry import ComponentsSettings, LandscapeSettings, Path
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.columns import columns, owners
-from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.labels import LABELLED, RATE, Shown, ShownRun, short
-from ptq_dynamics.measure.metrics import ModelMetric
-from ptq_dynamics.measure.names import FULL_PRECISION, TASK_METRICS, Evaluated
-from ptq_dynamics.measure.series import Query, Series
+from ptq_dynamics.figures.columns import columns
+from ptq_dynamics.figures.figure import Figure, FigureSettings
+from ptq_dynamics.figures.labels import LABELLED, PEAK_RATE, Shown, ShownRun, short
 from ptq_dynamics.plan.measurement_jobs import MeasurementJobs
 from ptq_dynamics.plan.planned import PlannedTrajectory
 from ptq_dynamics.plan.planned_averages import PlannedAverage
 from ptq_dynamics.plan.planned_runs import PlannedRun, PlannedTrunk
-from ptq_dynamics.plan.site import Planner, Site
-from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
+from ptq_dynamics.plan.site import Planner, Rule, Site
 from ptq_dynamics.quantize.methods import Calibrated
 from ptq_dynamics.trajectories.averages.windows import Tails
+
+LANDSCAPE = Rule[LandscapeSettings](
+    "landscape",
+    "<results>/landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}/",
+    "curvature.landscape",
+)
+COMPONENTS = Rule[ComponentsSettings](
+    "components", "<results>/components/{figure}/", "curvature.components"
+)
+FIGURE = Rule[FigureSettings]("figure", "<figures>/{figure}.", "figures.draw")
+RULES = (LANDSCAPE, COMPONENTS, FIGURE)
 
 
 class FigureJobs(Planner):
     """Jobs of figures."""
 
-    def __init__(
-        self, site: Site, trajectories: TrajectoryJobs, measurements: MeasurementJobs
-    ) -> None:
+    def __init__(self, site: Site, measurements: MeasurementJobs) -> None:
         super().__init__(site)
-        self.trajectories, self.measurements = trajectories, measurements
+        self.trajectories, self.measurements = measurements.trajectories, measurements
 
     @cache
     def figure(self, name: str) -> Job:
         """Return the job of one figure."""
         figure = self.config.figures[name]
-        series, inputs = self.measured([figure.query])
+        series, inputs = self.measurements.measured([figure.query])
         runs = list(self.runs(figure))
         if figure.of_one_seed:
             runs = [run for run in runs if run.seed == self.seed(run.name)]
         inputs |= {run.label: self.trajectories.manifests(run.name, run.seed) for run in runs}
-        inputs |= self._others(name, figure)
+        if figure.reads.plane is not None:
+            back = self.planned.basis.steps(figure.reads.plane)
+            for trajectory, quantizer in product(figure.trajectories, figure.quantizers):
+                job = self.landscape(trajectory, self.scale.used(quantizer), back)
+                inputs[needs.landscape(trajectory, quantizer)] = [job.manifest]
+        if figure.reads.components is not None:
+            job = self.components(name, figure, figure.reads.components)
+            inputs[needs.COMPONENTS] = [job.manifest]
         origins = [followed.origin for followed in self._followed(figure)]
         uncertain = [f"{one.family}: {one.uncertain}" for one in origins if one.uncertain]
         unsure = [one.family for one in origins if one.is_rate_uncertain]
@@ -64,28 +75,49 @@ class FigureJobs(Planner):
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in notes.items() if what),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
-            rates=self.peak_rates() if any(map(RATE.match, figure.curves)) else None,
+            rates=self.peak_rates() if any(map(PEAK_RATE.match, figure.curves)) else None,
             columns=tuple(
                 column
                 for name, column in columns().items()
                 if name in figure.metrics and name not in LABELLED
             ),
         )
-        return self.make("figure", "figures.draw", name, inputs, settings, figure=name)
+        return self.make(FIGURE, name, inputs, settings, figure=name)
 
-    def _others(self, name: str, figure: Figure) -> dict[str, list[str]]:
-        """Return manifests, by label, of what a figure reads besides runs and measurements."""
-        inputs = dict[str, list[str]]()
-        if figure.reads.plane is not None:
-            back = self.planned.basis.steps(figure.reads.plane)
-            for trajectory, quantizer in product(figure.trajectories, figure.quantizers):
-                used = self.scale.used(quantizer)
-                job = self.measurements.landscape(trajectory, used, back)
-                inputs[needs.landscape(trajectory, quantizer)] = [job.manifest]
-        if figure.reads.components is not None:
-            job = self.measurements.components(name, figure, figure.reads.components)
-            inputs[needs.COMPONENTS] = [job.manifest]
-        return inputs
+    @cache
+    def landscape(self, trajectory: str, quantizer: str, previous: int) -> Job:
+        """Return the job of the loss in the plane of the last checkpoint, its quantization and the
+        checkpoint `previous` steps before."""
+        grid, seed = self.scale.landscape, self.seed(trajectory)
+        context = self.planned[trajectory].shape.context
+        kind, final = self.kind(quantizer, trajectory), self.planned[trajectory].measured[-1]
+        ids = {point.step: point.id for point in self.planned[trajectory].checkpoints}
+        settings = LandscapeSettings(
+            final=final.id,
+            previous=ids[(final.step or 0) - previous],
+            context=context,
+            blocks=grid.count(context),
+            batch=self.scale.evaluation.batch,
+            **grid.model_dump(include={"side", "margin"}),
+            quantizer=kind,
+            calibration=self.calibration(trajectory, kind),
+        )
+        name = f"{trajectory} seed {seed} {quantizer}"
+        inputs = self.trajectories.inputs(trajectory, seed) | self.measurements.tools(kind)
+        at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "steps": previous}
+        return self.make(LANDSCAPE, name, inputs, settings, **at)
+
+    def components(self, name: str, figure: Figure, count: int) -> Job:
+        """Return the job of principal components along a figure's trajectories."""
+        inputs, paths = dict[str, list[str]](), list[Path]()
+        for trajectory in figure.trajectories:
+            ids = tuple(point.id for point in self.planned[trajectory].measured)
+            for seed in self.planned[trajectory].seeds_shown(figure.headline):
+                label = f"{trajectory} seed {seed}"
+                inputs[label] = self.trajectories.manifests(trajectory, seed)
+                paths.append(Path(label=label, trajectory=trajectory, seed=seed, checkpoints=ids))
+        settings = ComponentsSettings(paths=tuple(paths), components=count)
+        return self.make(COMPONENTS, name, inputs, settings, figure=name)
 
     def _followed(self, figure: Figure) -> list[PlannedTrajectory]:
         """Return the runs and public models whose learning rates its trajectories follow."""
@@ -126,7 +158,7 @@ class FigureJobs(Planner):
 
     def shown(self, figure: Figure, quantizer: str) -> Shown:
         """Return a quantizer of a figure, with the scale's draws."""
-        draws = self.measurements.draws(figure.query, quantizer)
+        draws = self.draws(figure.query, quantizer)
         settings = self.config.quantizers[draws[0]]
         calibrated = isinstance(settings, Calibrated)
         return Shown(quantizer, draws, settings.method, settings.bits, calibrated)
@@ -139,23 +171,3 @@ class FigureJobs(Planner):
                 label = needs.run(run.name, seed)
                 stands_for = run.origin.stands_for
                 yield ShownRun(label, run.name, seed, trunk, at, stands_for, run.places)
-
-    def measured(self, queries: Iterable[Query]) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
-        """Return the series of some queries, and their raw results by label."""
-        every, inputs, jobs = dict[Series, None](), dict[str, list[str]](), self.measurements
-        for query in queries:
-            metrics = {*query.metrics}
-            chosen = self.scale.curvature.probes
-            probes = [p.kind for p in chosen if not metrics.isdisjoint(p.measured())]
-            of_models = [name for name, kind in owners().items() if issubclass(kind, ModelMetric)]
-            evaluated = not metrics.isdisjoint((*get_args(Evaluated), *TASK_METRICS, *of_models))
-            quantizers = [FULL_PRECISION] if probes else []
-            quantizers = jobs.quantizers(query) if evaluated else quantizers
-            for name, quantizer in product(query.trajectories, quantizers):
-                for seed in self.planned[name].seeds_shown(query.seeds):
-                    series = jobs.series(name, quantizer, seed)
-                    every[series] = None
-                    inputs |= jobs.inputs(series) if evaluated else {}
-                    for probe in probes if quantizer == FULL_PRECISION else ():
-                        inputs |= jobs.probed(series, probe)
-        return tuple(every), inputs

@@ -1,36 +1,25 @@
-"""The steps of a build around its jobs: checks, the warm process, captions, dropped weights."""
+"""The steps of a build around its jobs: checks, the warm process, dropped weights."""
 
 import os
-import re
 import shutil
 import signal
 import sys
 import threading
 from argparse import ArgumentParser
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
 
-from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Figure, require
+from ptq_dynamics.config.errors import require
 from ptq_dynamics.engine import checkout, lease, machine, manifest, run, specification, warm
-from ptq_dynamics.engine.paths import MANIFEST, RECORD
-from ptq_dynamics.figures.labels import FINDING, TABLE
+from ptq_dynamics.figures.captions import write_page
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.site import Site
 
 MANY = 4  # outdated results from which on the warm process saves time
 # Stages whose jobs read no weights.
 LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
-PAGE = "README.md"
 LEAST = 50 * 10**6  # bytes; a full disk truncates compiled code, which Python does not repair
-ACROSS = 4  # small pictures in a row of the page
-INTRODUCTION = (
-    "# Figures\n\n"
-    "Titles and captions come from `config/figures.yaml` and use the paper's learning rates. "
-    "Captions end with the actual rates and the number of calibration sets.\n"
-)
 
 
 def prepare(sources: Path, *, is_main: bool) -> None:
@@ -77,40 +66,8 @@ def finish(plan: Plan) -> None:
         if isinstance(thread, threading.Timer):
             thread.cancel()
     write_page(plan.site.config.figures, Path(plan.site.pictures))
-    if dropped := drop(plan.site, plan.last()):
+    if dropped := drop(plan.site, plan.targets()):
         print(f"dropped weights of {len(dropped)} results (keep of the scale)", file=sys.stderr)
-
-
-def page(figures: Mapping[str, Figure], folder: Path) -> str:
-    """Return pictures, titles, captions and findings of the figures in a folder, as Markdown. Small
-    pictures that link to them come first."""
-    text, cells = "", list[str]()
-    for name, figure in figures.items():
-        if (folder / f"{name}.{RECORD}").exists():
-            caption, head = figure.caption, f"{name}: {figure.title}"
-            with suppress(Problem, KeyError):
-                caption += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
-            text += f"\n## {head}\n\n![{figure.title}]({name}.png)\n\n"
-            text += f"{caption} [Table of what is drawn]({name}.{TABLE}).\n"
-            # As GitHub names the anchor of a heading.
-            anchor = re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-")
-            cells.append(f'[<img src="{name}.png" width="180"><br>{name}](#{anchor})')
-    rows = [cells[start : start + ACROSS] for start in range(0, len(cells), ACROSS)]
-    rows[1:1] = [["---"] * ACROSS] * bool(rows)
-    sheet = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return INTRODUCTION + (f"\n{sheet}" if sheet else "") + text
-
-
-def has_page(figures: Mapping[str, Figure], folder: Path) -> bool:
-    """Return whether the page of a folder is as it has to be; without figures, there is none."""
-    path, text = folder / PAGE, page(figures, folder)
-    return text == INTRODUCTION or (path.is_file() and path.read_bytes() == text.encode())
-
-
-def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
-    """Write the page of a folder if it changed. No job depends on it."""
-    if not has_page(figures, folder):
-        write_atomically(folder / PAGE, page(figures, folder))
 
 
 def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:

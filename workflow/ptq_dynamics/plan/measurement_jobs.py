@@ -1,39 +1,59 @@
-"""The jobs that measure trajectories and probe the Hessian, and those of tasks and environments."""
+"""The jobs that measure trajectories and probe the Hessian, and the table of all measurements."""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
-from itertools import chain
+from itertools import chain, product
+from typing import get_args
 
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.components import kinds_in
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Figure, require
+from ptq_dynamics.claims.definitions import TableQuery
+from ptq_dynamics.config.errors import require
 from ptq_dynamics.config.scale import Tasks
-from ptq_dynamics.curvature import geometry
+from ptq_dynamics.curvature.probes import ProbeSettings
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.measure import metrics
+from ptq_dynamics.figures.columns import owners
+from ptq_dynamics.figures.figure import Figure
+from ptq_dynamics.measure import metrics, names
 from ptq_dynamics.measure.metrics import ModelMetric, OfPredictions
-from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, MEASURED, TASK_METRICS
+from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.measure.series import (
+    CollectSettings,
     ComparisonSettings,
     MeasureSettings,
     Query,
     Series,
     TaskSettings,
+    in_order,
 )
-from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
-from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
 from ptq_dynamics.plan.own_checkpoints import Elsewhere
-from ptq_dynamics.plan.planned_runs import PlannedRun
-from ptq_dynamics.plan.releases import PlannedRelease
-from ptq_dynamics.plan.site import Planner, Site
+from ptq_dynamics.plan.planned_runs import PlannedBranch, PlannedRun
+from ptq_dynamics.plan.releases import PlannedRelease, Public
+from ptq_dynamics.plan.site import Planner, Rule, Site
 from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
-from ptq_dynamics.quantize import environment
-from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
+from ptq_dynamics.quantize.methods import Quantizer
 from ptq_dynamics.quantize.tool import ForeignGptq
+
+MEASURE = Rule[MeasureSettings](
+    "measure",
+    "<results>/measure/{trajectory}/seed-{seed}/{quantizer}/{shard}/",
+    "measure.measure",
+)
+# Each probe names its own stage.
+CURVATURE = Rule[ProbeSettings](
+    "curvature",
+    "<results>/curvature/{trajectory}/seed-{seed}/{probe}/{shard}/",
+    "curvature.sharpness",
+)
+COMPARISON = Rule[ComparisonSettings]("comparison", "<results>/backends/", "measure.agreement")
+COLLECT = Rule[CollectSettings]("collect", "<results>/measurements.", "measure.collect")
+RULES = (MEASURE, CURVATURE, COMPARISON, COLLECT)
 
 
 class MeasurementJobs(Planner):
-    """Jobs of measurements, curvature, landscapes and principal components."""
+    """Jobs of measurements, of curvature and of their table."""
 
     def __init__(self, site: Site, trajectories: TrajectoryJobs) -> None:
         super().__init__(site)
@@ -46,8 +66,7 @@ class MeasurementJobs(Planner):
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
         has_tasks = self._has_tasks(trajectory, quantizer, seed)
         tasks = scale.tasks.names if scale.tasks and has_tasks else ()
-        followed = self.planned[trajectory].followed
-        public = followed.entry if isinstance(followed, PlannedRelease) else None
+        public = self._public(trajectory)
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
         settings = MeasureSettings(
             checkpoints=self.trajectories.checkpoints(trajectory, shard),
@@ -55,7 +74,7 @@ class MeasurementJobs(Planner):
             blocks=scale.evaluation.count(shape.context),
             batch=scale.evaluation.batch,
             quantizer=kind,
-            calibration=None if kind is None else self._calibration(trajectory, kind),
+            calibration=None if kind is None else self.calibration(trajectory, kind),
             tasks=tuple(self._task(trajectory, task) for task in tasks),
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
@@ -66,44 +85,65 @@ class MeasurementJobs(Planner):
             layers=(kind is None or kind.by_layer)
             and (public is None or is_compared or self._has_layers(trajectory)),
         )
-        inputs = self.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
+        inputs = self.trajectories.inputs(trajectory, seed, shard) | self.tools(kind)
         corpus = scale.held_by(shape.corpus)
-        inputs |= {needs.task(task): [self.task(task, corpus).manifest] for task in tasks}
-        name = f"{trajectory} seed {seed} {quantizer}"
+        for task in tasks:
+            inputs[needs.task(task)] = [self.trajectories.task(task, corpus).manifest]
+        name, reads = f"{trajectory} seed {seed} {quantizer}", getattr(kind, "reads", ())
         at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "shard": shard}
-        reads = getattr(kind, "reads", ())
-        return self.make("measure", "measure.measure", name, inputs, settings, reads, **at)
+        return self.make(MEASURE, name, inputs, settings, reads, **at)
 
-    def _has_layers(self, trajectory: str) -> bool:
-        figures = self.config.figures.values()
-        shown = (f.metrics for f in figures if any(trajectory in c for c in f.curves.values()))
-        return any({*LAYER_METRICS} & {*metrics} for metrics in shown)
+    @cache
+    def collect(self) -> Job:
+        """Return the job that joins all measurements of the chosen figures and their tables."""
+        figures = [self.config.figures[name] for name in self.config.chosen]
+        added = chain.from_iterable(map(self.added, self.config.tables.values()))
+        series, inputs = self.measured(figure.query for figure in (*figures, *added))
+        return self.make(COLLECT, "measurements", inputs, CollectSettings(in_order(series)))
 
-    def _metrics(self, trajectory: str, quantizer: str) -> tuple[ModelMetric, ...]:
-        """Return the metrics that any figure, chosen or not, shows of a series. Own checkpoints
-        have all those of predictions, for their page."""
-        shown = {
-            metric
-            for figure in self.config.figures.values()
-            if trajectory in figure.trajectories and quantizer in self.quantizers(figure.query)
-            for metric in figure.metrics
-        }
-        is_quantized = quantizer != FULL_PRECISION
-        followed = self.planned[trajectory].followed
-        is_own = isinstance(followed, PlannedRelease) and isinstance(followed.entry, Elsewhere)
-        return tuple(
-            kind.model_validate({"metric": column.name})
-            for kind in kinds_in(metrics.__name__, ModelMetric)
-            for column in kind.columns
-            if column.quantized == is_quantized
-            and (column.name in shown or (is_own and issubclass(kind, OfPredictions)))
-        )
+    def measured(self, queries: Iterable[Query]) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
+        """Return the series of some queries, and the manifests of their measurements by label."""
+        every, inputs = dict[Series, None](), dict[str, list[str]]()
+        of_models = [name for name, kind in owners().items() if issubclass(kind, ModelMetric)]
+        of_series = {*get_args(names.Evaluated), *names.TASK_METRICS, *of_models}
+        for query in queries:
+            wanted = {*query.metrics}
+            chosen = self.scale.curvature.probes
+            probes = [p.kind for p in chosen if not wanted.isdisjoint(p.measured())]
+            is_evaluated = not wanted.isdisjoint(of_series)
+            quantizers = [FULL_PRECISION] if probes else []
+            quantizers = self.quantizers(query) if is_evaluated else quantizers
+            for name, quantizer in product(query.trajectories, quantizers):
+                for seed in self.planned[name].seeds_shown(query.seeds):
+                    series = self.series(name, quantizer, seed)
+                    every[series] = None
+                    inputs |= self.inputs(series) if is_evaluated else {}
+                    for probe in probes if quantizer == FULL_PRECISION else ():
+                        shards = self.planned[name].shards
+                        jobs = [self.curvature(name, probe, shard, seed) for shard in shards]
+                        inputs[series.label(probe)] = [job.manifest for job in jobs]
+        return tuple(every), inputs
 
-    def _carried(self, trajectory: str, shard: str) -> int:
-        """Return the blocks of text for what a model's blocks carry, at the end of a run."""
-        is_end = shard == list(self.planned[trajectory].shards)[-1]
-        is_run = is_end and isinstance(self.planned[trajectory].followed, PlannedRun)
-        return self.scale.landscape.count(self.planned[trajectory].shape.context) if is_run else 0
+    @cache
+    def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
+        """Return a trajectory at a seed under a quantizer, or in full precision."""
+        family, places = self.planned[trajectory].origin.family, self.planned[trajectory].places
+        own = (trajectory, self.seed(trajectory, seed), family, quantizer)
+        if quantizer == FULL_PRECISION:
+            return Series(*own, FULL_PRECISION, None, None, places)
+        kind = self.kind(quantizer, trajectory)
+        return Series(*own, kind.method, kind.bits, kind.columns, places)
+
+    def inputs(self, series: Series) -> dict[str, list[str]]:
+        """Return manifests of a series' measurements, and of its tasks at chance, by label."""
+        shards = self.planned[series.trajectory].shards
+        pair = (series.trajectory, series.quantizer)
+        jobs = [self.measure(*pair, shard, series.seed) for shard in shards]
+        inputs = {series.label(names.MEASURED): [job.manifest for job in jobs]}
+        for task in (question.task for question in jobs[0].settings.tasks):
+            if task in self.tasks.at_chance:
+                inputs[f"{names.BESIDE} {task}"] = jobs[0].inputs[needs.task(task)]
+        return inputs
 
     @cache
     def curvature(self, trajectory: str, probe: str, shard: str, seed: int) -> Job:
@@ -121,7 +161,7 @@ class MeasurementJobs(Planner):
         name = f"{trajectory} seed {seed} {probe}"
         inputs = self.trajectories.inputs(trajectory, seed, shard)
         at = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
-        return self.make("curvature", kind.stage, name, inputs, settings, **at)
+        return self.make(replace(CURVATURE, stage=kind.stage), name, inputs, settings, **at)
 
     def named(self, rule: str, trajectory: str, seed: str, shard: str, **name: str) -> None:
         """Plan a measurement or a probe that no figure needs; `Problem` if it cannot be made."""
@@ -131,7 +171,7 @@ class MeasurementJobs(Planner):
         require(rule, "trajectory", [trajectory], self.planned)
         require(f"{rule} {trajectory}", "shard", [shard], self.planned[trajectory].shards)
         require(rule, what, [kind], quantizers if what == "quantizer" else probes)
-        if isinstance(self.planned[trajectory].followed, PlannedRelease):
+        if self._public(trajectory) is not None:
             seeds = [str(known) for known in self.planned[trajectory].seeds]
             require(f"{rule} {trajectory}", "seed", [seed], seeds)
         if kind in self.config.quantizers:
@@ -140,70 +180,6 @@ class MeasurementJobs(Planner):
                 raise Problem(f"{kind} cannot quantize {trajectory}: {wrong}; name another one")
         make = self.measure if what == "quantizer" else self.curvature
         make(trajectory, kind, shard, int(seed) if seed.isdecimal() else None)
-
-    @cache
-    def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
-        """Return a trajectory at a seed under a quantizer, or in full precision."""
-        family, places = self.planned[trajectory].origin.family, self.planned[trajectory].places
-        own = (trajectory, self.seed(trajectory, seed), family, quantizer)
-        if quantizer == FULL_PRECISION:
-            return Series(*own, FULL_PRECISION, None, None, places)
-        kind = self.kind(quantizer, trajectory)
-        return Series(*own, kind.method, kind.bits, kind.columns, places)
-
-    def inputs(self, series: Series) -> dict[str, list[str]]:
-        """Return manifests of a series' measurements, and of its tasks at chance, by label."""
-        shards = self.planned[series.trajectory].shards
-        pair = (series.trajectory, series.quantizer)
-        jobs = [self.measure(*pair, shard, series.seed) for shard in shards]
-        inputs = {series.label(MEASURED): [job.manifest for job in jobs]}
-        for question in jobs[0].settings.tasks:
-            if question.task in self.tasks.at_chance:
-                inputs[f"{BESIDE} {question.task}"] = jobs[0].inputs[needs.task(question.task)]
-        return inputs
-
-    def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
-        """Return manifests of a probe of a series, by label."""
-        shards = self.planned[series.trajectory].shards
-        jobs = [self.curvature(series.trajectory, probe, s, series.seed) for s in shards]
-        return {series.label(probe): [job.manifest for job in jobs]}
-
-    @cache
-    def landscape(self, trajectory: str, quantizer: str, previous: int) -> Job:
-        """Return the job of the loss in the plane of the last checkpoint, its quantization and the
-        checkpoint `previous` steps before."""
-        grid, seed = self.scale.landscape, self.seed(trajectory)
-        context = self.planned[trajectory].shape.context
-        kind, final = self.kind(quantizer, trajectory), self.planned[trajectory].measured[-1]
-        ids = {point.step: point.id for point in self.planned[trajectory].checkpoints}
-        settings = geometry.LandscapeSettings(
-            final=final.id,
-            previous=ids[(final.step or 0) - previous],
-            context=context,
-            blocks=grid.count(context),
-            batch=self.scale.evaluation.batch,
-            **grid.model_dump(include={"side", "margin"}),
-            quantizer=kind,
-            calibration=self._calibration(trajectory, kind),
-        )
-        name = f"{trajectory} seed {seed} {quantizer}"
-        inputs = self.trajectories.inputs(trajectory, seed) | self._tools(kind)
-        at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "steps": previous}
-        return self.make("landscape", "curvature.landscape", name, inputs, settings, **at)
-
-    def components(self, name: str, figure: Figure, count: int) -> Job:
-        """Return the job of principal components along a figure's trajectories."""
-        inputs, paths = {}, []
-        for trajectory in figure.trajectories:
-            ids = tuple(point.id for point in self.planned[trajectory].measured)
-            for seed in self.planned[trajectory].seeds_shown(figure.headline):
-                label = f"{trajectory} seed {seed}"
-                inputs[label] = self.trajectories.manifests(trajectory, seed)
-                paths.append(
-                    geometry.Path(label=label, trajectory=trajectory, seed=seed, checkpoints=ids)
-                )
-        settings = geometry.ComponentsSettings(paths=tuple(paths), components=count)
-        return self.make("components", "curvature.components", name, inputs, settings, figure=name)
 
     @cache
     def comparison(self) -> Job:
@@ -216,57 +192,56 @@ class MeasurementJobs(Planner):
         for one in series:
             inputs |= self.inputs(one)
         settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))
-        return self.make("comparison", "measure.agreement", name, inputs, settings)
+        return self.make(COMPARISON, name, inputs, settings)
 
     @cache
     def _compared(self) -> list[tuple[str, str, str, int]]:
         """Return the measurements whose weights the comparison of backends reads."""
         name, groups = self.config.backends.trajectory, self.config.backends.groups
         shard, seed = list(self.planned[name].shards)[-1], self.seed(name)
-        return [
-            (name, quantizer, shard, seed)
-            for quantizer in dict.fromkeys(chain.from_iterable(groups))
-        ]
+        return [(name, quantizer, shard, seed) for quantizer in dict.fromkeys(chain(*groups))]
 
-    @cache
-    def kind(self, quantizer: str, trajectory: str) -> Quantizer:
-        """Return a quantizer, resolved for a trajectory's model."""
-        widths = self.planned[trajectory].shape.model.widths
-        return self.config.quantizers[quantizer].resolved(widths)
-
-    def draws(self, query: Query, quantizer: str) -> tuple[str, ...]:
-        """Return the scale's quantizers for one of a query, one for each calibration set."""
-        further = query.draws.get(quantizer, ())[: self.scale.calibration.draws - 1]
-        return tuple(map(self.scale.used, (quantizer, *further)))
-
-    def quantizers(self, query: Query) -> list[str]:
-        """Return full precision and all quantizers of a query."""
-        return [FULL_PRECISION, *chain(*(self.draws(query, name) for name in query.quantizers))]
-
-    def _calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
-        """Return the calibration set of a trajectory for a quantizer."""
-        calibration, context = self.scale.calibration, self.planned[trajectory].shape.context
-        return CalibrationSettings(
-            context=context,
-            sequences=calibration.documents or calibration.count(context),
-            documents=calibration.documents is not None,
-            batch=calibration.batch,
-            draw=kind.calibration_draw,
-        )
-
-    @cache
-    def _tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
+    def tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
         """Return the manifest of the environment that a quantizer needs, by label."""
         if not isinstance(kind, ForeignGptq):
             return {}
-        tool, lock, root = kind.method, f"envs/{kind.method}.txt", self.site.root
-        # The other file locks the CUDA libraries of torch.
-        digest = environment.digest(root / lock, root / "envs/cuda.txt")
-        settings = environment.EnvironmentSettings(
-            lock=lock, folder=f"envs/{tool}", digest=digest, python=kind.python
-        )
-        job = self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
+        job = self.trajectories.environment(kind.method, kind.python)
         return {needs.ENVIRONMENT: [job.manifest]}
+
+    def _public(self, trajectory: str) -> Public | None:
+        """Return the public model that a trajectory follows, if it does."""
+        followed = self.planned[trajectory].followed
+        return followed.entry if isinstance(followed, PlannedRelease) else None
+
+    def _carried(self, trajectory: str, shard: str) -> int:
+        """Return the blocks of text for what a model's blocks carry, at the end of a run."""
+        is_end = shard == list(self.planned[trajectory].shards)[-1]
+        is_run = is_end and isinstance(self.planned[trajectory].followed, PlannedRun)
+        return self.scale.landscape.count(self.planned[trajectory].shape.context) if is_run else 0
+
+    def _has_layers(self, trajectory: str) -> bool:
+        figures = self.config.figures.values()
+        shown = (figure.metrics for figure in figures if trajectory in figure.trajectories)
+        return any({*names.LAYER_METRICS} & {*metrics} for metrics in shown)
+
+    def _metrics(self, trajectory: str, quantizer: str) -> tuple[ModelMetric, ...]:
+        """Return the metrics that any figure, chosen or not, shows of a series. Own checkpoints
+        have all those of predictions, for their page."""
+        shown = {
+            metric
+            for figure in self.config.figures.values()
+            if trajectory in figure.trajectories and quantizer in self.quantizers(figure.query)
+            for metric in figure.metrics
+        }
+        is_quantized = quantizer != FULL_PRECISION
+        is_own = isinstance(self._public(trajectory), Elsewhere)
+        return tuple(
+            kind.model_validate({"metric": column.name})
+            for kind in kinds_in(metrics.__name__, ModelMetric)
+            for column in kind.columns
+            if column.quantized == is_quantized
+            and (column.name in shown or (is_own and issubclass(kind, OfPredictions)))
+        )
 
     def _has_tasks(self, trajectory: str, quantizer: str, seed: int) -> bool:
         """Return whether any figure, chosen or not, has tasks for a series."""
@@ -275,19 +250,19 @@ class MeasurementJobs(Planner):
             and seed in self.planned[trajectory].seeds_shown(figure.headline)
             and quantizer in self.quantizers(figure.query)
             for figure in self.config.figures.values()
-            if not {*TASK_METRICS}.isdisjoint(figure.metrics)
+            if not {*names.TASK_METRICS}.isdisjoint(figure.metrics)
         )
 
     def _task(self, trajectory: str, task: str) -> TaskSettings:
-        tasks, planned = self.tasks, self.planned[trajectory]
-        is_public = isinstance(planned.followed, PlannedRelease)
+        tasks = self.tasks
         return TaskSettings(
             task=task,
             documents=None if self.config.tasks[task].made else tasks.documents,
             shots=tasks.shots_before(task),
             batch=tasks.batch,
             # Released models read longer prompts than blocks.
-            context=(is_public and tasks.context) or planned.shape.context,
+            context=(self._public(trajectory) is not None and tasks.context)
+            or self.planned[trajectory].shape.context,
         )
 
     @property
@@ -296,25 +271,23 @@ class MeasurementJobs(Planner):
         assert self.scale.tasks is not None
         return self.scale.tasks
 
-    @cache
-    def task(self, task: str, corpus: str) -> Job:
-        """Return the job of a task, downloaded or generated from held-out documents."""
-        kind, tasks = self.config.tasks[task], self.tasks
-        if isinstance(kind, HarnessTask):
-            stage, fetched = "measure.tasks.harness", HarnessSettings(name=task, task=kind)
-            return self.make("fetch_task", stage, task, {}, fetched, fetched=task)
-        assert isinstance(kind, MadeTask)
-        settings = MadeSettings(
-            name=task,
-            kind=kind.kind,
-            shots=tasks.shots_before(task),
-            **tasks.model_dump(include={"documents", "pool", "context"}),
-        )
-        corpora = self.trajectories
-        made = {
-            needs.FUNCTIONS: corpora.functions(corpus),
-            needs.CORPUS: corpora.corpus(corpus),
-        }
-        inputs = {label: [job.manifest] for label, job in made.items()}
-        at = {"made": task, "corpus": corpus}
-        return self.make("make_task", "measure.tasks.made", task, inputs, settings, **at)
+    def members(self, table: TableQuery, figure: Figure) -> Iterator[tuple[str, str]]:
+        """Yield the trajectories that a table shows of a figure, each after its curve's label."""
+        for label, members in figure.curves.items():
+            for name in members:
+                trajectory = self.planned[name]
+                is_branch = isinstance(trajectory, PlannedBranch) or trajectory.branched is not None
+                if is_branch or not table.branches:
+                    yield label, name
+
+    def added(self, table: TableQuery) -> Iterator[Figure]:
+        """Yield queries for a table's quantizers that figures lack, in a build of all figures."""
+        figures = [self.config.figures[n] for n in table.figures if n in self.config.figures]
+        for quantizer, figure in product(table.quantizers, figures):
+            if self.config.is_whole and quantizer not in figure.quantizers:
+                curves = dict[str, tuple[str, ...]]()
+                for label, name in self.members(table, figure):
+                    curves[label] = (*curves.get(label, ()), name)
+                query = {"curves": curves, "quantizers": (quantizer,), "draws": {}}
+                metrics = (names.LOSS, names.QUANTIZATION_ERROR)
+                yield figure.model_copy(update={**query, "metrics": metrics})

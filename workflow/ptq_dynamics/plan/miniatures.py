@@ -145,7 +145,8 @@ class _Lineage:
         peak = run.peak_lr or family.peak_lr
         shortened = run.tokens / family.tokens_per_step / steps
         optimizer = family.miniature_optimizer or family.optimizer
-        optimizer = optimizer.scaled(self.ratio, small.e_folds * shortened / self.ratio)
+        share = small.e_folds * run.e_folds
+        optimizer = optimizer.scaled(self.ratio, share * shortened / self.ratio)
         warmup = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
         phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
         longest = steps + max(phases, default=0)

@@ -1,22 +1,19 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import FILE, Local, Own, Remote
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.own import OwnCorpus
-from ptq_dynamics.hub import folders
+from ptq_dynamics.hub import folders, rates
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
-from ptq_dynamics.plan import own_rates
 from ptq_dynamics.plan.releases import Public, ReleasedRevision
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
@@ -30,7 +27,7 @@ ALONE = "checkpoint"  # id of a checkpoint without a step
 class Elsewhere(Public):
     """Own checkpoints, with learning rate and phase by step as far as known."""
 
-    places: own_rates.Places
+    places: rates.Places
     skip: bool
 
     def place(self, step: int | None) -> tuple[float | None, str]:
@@ -46,20 +43,18 @@ class Elsewhere(Public):
 class InFolder(Elsewhere):
     """Own checkpoints with their files; a shared tokenizer has those `beside`."""
 
-    stage: ClassVar[str] = "trajectories.local"
-
     local: Mapping[str, LocalCheckpoint]
     beside: tuple[LocalFile, ...]
 
     def settings(self, names: Iterable[str], parameters: int) -> LocalSettings:
         """Return settings of the job that links some checkpoints."""
         chosen = tuple(self.local[name] for name in names)
-        has_own = all(any(is_of_tokenizer(f.name) for f in each.files) for each in chosen)
+        has_own = all(any(is_of_tokenizer(f.name) for f in saved.files) for saved in chosen)
         beside = () if has_own else self.beside
         return LocalSettings(self.repository, chosen, beside, parameters)
 
 
-def resolve(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
+def with_own(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
     """Return a scale with the models and corpora of own checkpoints, and these by name."""
     models, corpora, public = dict(scale.models), dict(scale.corpora), dict[str, Public]()
     for name, entry in own.items():
@@ -81,34 +76,34 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     every = folders.checkpoints(root, source.step, source.exclude)
     chosen = _sampled(entry, list(every.items()))
     states = {path: folders.state(path) for path, _ in chosen}
-    rates = {path: own_rates.scheduled(path) for path in every}
+    scheduled = {path: rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
         tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
-        about = Checkpoint(id_, step, tokens, rates[path], own_rates.UNKNOWN)
-        saved.append(LocalCheckpoint(about, str(path.relative_to(root)), folders.files(path)))
-    saved.sort(key=lambda each: each.checkpoint.step or 0)
-    known = {each.checkpoint.step: each.checkpoint.lr for each in saved}
-    known |= {step: rates[path] for path, step in every.items()}
+        about = Checkpoint(id_, step, tokens, scheduled[path], rates.UNKNOWN)
+        saved.append(LocalCheckpoint(about, str(path.relative_to(root)), folders.files_of(path)))
+    saved.sort(key=lambda local: local.checkpoint.step or 0)
+    known = {local.checkpoint.step: local.checkpoint.lr for local in saved}
+    known |= {step: scheduled[path] for path, step in every.items()}
     own = InFolder(
         family="own",
         model=name,
-        called=own_rates.UNKNOWN,
+        called=rates.UNKNOWN,
         skip=entry.skip,
         repository=source.folder,
         revisions={
-            each.checkpoint.id: ReleasedRevision(
-                each.checkpoint.step,
-                _tokens(entry, each.checkpoint.step) or each.checkpoint.tokens,
+            local.checkpoint.id: ReleasedRevision(
+                local.checkpoint.step,
+                _tokens(entry, local.checkpoint.step) or local.checkpoint.tokens,
                 None,
             )
-            for each in saved
+            for local in saved
         },
-        places=_places(entry, [each.checkpoint.step for each in saved], states, known),
-        local={each.checkpoint.id: each for each in saved},
+        places=_places(entry, [local.checkpoint.step for local in saved], states, known),
+        local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
-    models = [_described(path) for path, _ in chosen]
+    models = [described_model(path) for path, _ in chosen]
     context = min(model.context for model in models)  # the context may grow along a run
     first, *others = (model.model_copy(update={"context": context}) for model in models)
     for (path, _), model in zip(chosen[1:], others, strict=True):
@@ -122,7 +117,7 @@ def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
     return Elsewhere(
         family="own",
         model=name,
-        called=own_rates.UNKNOWN,
+        called=rates.UNKNOWN,
         skip=entry.skip,
         repository=source.repository,
         revisions={
@@ -133,7 +128,7 @@ def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
     )
 
 
-def _described(folder: Path) -> Given:
+def described_model(folder: Path) -> Given:
     """Return the model of a checkpoint; `Problem` if its files do not describe one."""
     from huggingface_hub import get_local_safetensors_metadata
     from safetensors import safe_open
@@ -154,13 +149,14 @@ def _described(folder: Path) -> Given:
         raise Problem(f"{place} cannot be read ({reason}); save the model again") from error
 
 
-def measured(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
+def sampled_places(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
     """Return the folders or revisions to measure with their steps, the last included."""
     source = entry.checkpoints
-    return _in_folder(entry, source) if isinstance(source, Local) else _on_hub(entry, source)
+    return sampled_folders(entry, source) if isinstance(source, Local) else _on_hub(entry, source)
 
 
-def _in_folder(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
+def sampled_folders(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
+    """Return the folders to measure with their steps, the last included."""
     steps = folders.checkpoints(Path(source.folder).resolve(), source.step, source.exclude)
     return _sampled(entry, list(steps.items()))
 
@@ -175,57 +171,6 @@ def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
     return checkpoints[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
 
 
-def without_defects(
-    entry: Own, source: Local, known: Iterable[LocalCheckpoint]
-) -> tuple[Local, list[str]]:
-    """Return the folder of own checkpoints, which excludes defective ones by name, and a line for
-    each model that is not measured. Values are read but of `known` checkpoints. Raises `Problem` if
-    no checkpoint is left."""
-    root, models, sound = Path(source.folder).resolve(), dict[Path, Given](), set[Path]()
-    files = {(local.subfolder, local.files) for local in known}
-    lines = folders.left_out(root, source.step, source.exclude)
-    while True:
-        chosen, defects = _in_folder(entry, source), dict[Path, str]()
-        for path, _ in chosen:
-            if path not in sound:
-                try:
-                    models[path] = _sound(path, root)
-                    if (str(path.relative_to(root)), folders.files(path)) not in files:
-                        folders.require_finite(path)
-                    sound.add(path)
-                except Problem as problem:
-                    defects[path] = str(problem)
-        if len(defects) == len(chosen):
-            raise Problem(defects[chosen[-1][0]])
-        if not defects:
-            defects = _foreign({path: models[path] for path, _ in chosen})
-        if not defects:
-            return source, lines
-        names = (escape(path.name) for path in defects)
-        source = source.model_copy(update={"exclude": (*source.exclude, *names)})
-        for path, why in defects.items():
-            lines.append(f"{path} is left out: {why.replace(f'{path} ', 'it ', 1)}")
-
-
-def _sound(folder: Path, root: Path) -> Given:
-    files = folders.files(folder)
-    model = _described(folder)
-    if not any(is_of_tokenizer(file.name) for file in (*files, *folders.listed(root, bool))):
-        mend = "save it there: tokenizer.save_pretrained"
-        raise Problem(f"{folder} has no tokenizer, and {root} has none; {mend}")
-    return model
-
-
-def _foreign(models: Mapping[Path, Given]) -> dict[Path, str]:
-    """Return why checkpoints do not fit the model that more than half of them hold."""
-    alike = {path: model.model_copy(update={"context": 0}) for path, model in models.items()}
-    ((usual, count),) = Counter(alike.values()).most_common(1)
-    if 2 * count <= len(alike):
-        return {}
-    why = f"it holds another model than {next(p.name for p in alike if alike[p] == usual)}"
-    return {path: why for path, model in alike.items() if model != usual}
-
-
 def _tokens(entry: Own, step: int | None) -> int | None:
     return round(step * entry.tokens_per_step) if step and entry.tokens_per_step else None
 
@@ -233,21 +178,23 @@ def _tokens(entry: Own, step: int | None) -> int | None:
 def _places(
     entry: Own,
     every: Iterable[int | None],
-    states: Mapping[Path, own_rates.State] = {},
+    states: Mapping[Path, rates.State] = {},
     saved: Mapping[int | None, float | None] = {},
-) -> own_rates.Places:
+) -> rates.Places:
     """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the
     rates that schedulers have `saved`."""
     steps = [step for step in every if step is not None]
     if isinstance(entry.rate, str):
-        return own_rates.places(own_rates.in_table(entry.rate, steps))
+        return rates.places(rates.in_table(entry.rate, steps))
     if entry.rate is not None:
         return {step: (entry.rate, "stable") for step in steps}
     known = dict[int, float]()
     for path, state in reversed([*states.items()]):
         # What an earlier checkpoint logged was written by its version.
-        known |= own_rates.logged(
+        known |= rates.logged(
             state, str(folders.json_object(path / CONFIG).get("transformers_version"))
         )
-    rates = ((step, rate) for step, rate in saved.items() if step is not None)
-    return own_rates.places(known | {step: rate for step, rate in rates if rate is not None})
+    for step, rate in saved.items():
+        if step is not None and rate is not None:
+            known[step] = rate
+    return rates.places(known)

@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
 
 from ptq_dynamics.base.fields import Share
 from ptq_dynamics.config.runs import Run, RunDefaults
@@ -65,12 +64,10 @@ class Basis:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedTrajectory(ABC):
-    """A trajectory with its source trajectories by label; `stage` builds it. `shape` is that in
+    """A trajectory with its source trajectories by label. `shape` is that in
     measurements. A branch has the name of the run that its curve continues, and the step at which
     it begins (`branched`). `averaged` are ids of checkpoints that the authors averaged, if
     they are known."""
-
-    stage: ClassVar[str]
 
     name: str
     basis: Basis

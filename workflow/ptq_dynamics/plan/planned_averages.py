@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.plan.planned import Basis, PlannedTrajectory, common_seeds
@@ -14,8 +13,6 @@ from ptq_dynamics.trajectories.trajectory import Checkpoint
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedAverage(PlannedTrajectory):
     """A trajectory of means of checkpoints."""
-
-    stage: ClassVar[str] = "trajectories.average"
 
     entry: Average
 
@@ -51,7 +48,7 @@ class PlannedAverage(PlannedTrajectory):
     @cached_property
     def places(self) -> tuple[Checkpoint, ...]:
         """The means where their sources have places, with the most tokens of their members."""
-        tokens = {(s, p.id): p.tokens for s, each in self.sources.items() for p in each.places}
+        tokens = {(s, p.id): p.tokens for s, source in self.sources.items() for p in source.places}
         if not tokens:
             return ()
         places = list[Checkpoint]()
@@ -99,7 +96,7 @@ class PlannedAverage(PlannedTrajectory):
             )
 
 
-def average(
+def plan_average(
     name: str, basis: Basis, entry: Average, sources: Mapping[str, PlannedTrajectory]
 ) -> PlannedAverage:
     """Return an average; model and family are those of its last source, but for its own family."""

@@ -15,8 +15,14 @@ from ptq_dynamics.plan.planned import (
     TrainedShape,
     common_seeds,
 )
-from ptq_dynamics.plan.planned_branches import PlannedBranch, branch
-from ptq_dynamics.plan.planned_runs import PlannedRun, PlannedTrunk, nearest, trunk
+from ptq_dynamics.plan.planned_runs import (
+    PlannedBranch,
+    PlannedRun,
+    PlannedTrunk,
+    nearest,
+    plan_branch,
+    plan_trunk,
+)
 from ptq_dynamics.train.schedules import Span
 from ptq_dynamics.train.schedules.stage import StageSchedule
 from ptq_dynamics.trajectories.averages import Point
@@ -28,9 +34,9 @@ def _interval(entry: InSmall, basis: Basis) -> int:
     return max(1, basis.steps(entry.length) // entry.points)
 
 
-def miniature(name: str, basis: Basis, entry: Miniature) -> PlannedTrunk:
+def plan_miniature(name: str, basis: Basis, entry: Miniature) -> PlannedTrunk:
     """Return a miniature of a public run from fresh weights, whose numbers are the scale's."""
-    run, family = trunk(name, basis, entry), entry.family or ""
+    run, family = plan_trunk(name, basis, entry), entry.family or ""
     span = Span(entry.used_lr, basis.steps(entry.warmup), run.last)
     return replace(
         run,
@@ -57,12 +63,12 @@ class PlannedPhase(PlannedBranch):
         return sorted(early | late, key=attrgetter("step"))
 
 
-def phase(
+def plan_phase(
     name: str, entry: MiniaturePhase, sources: Mapping[str, PlannedTrajectory], run: PlannedRun
 ) -> PlannedPhase:
     """Return a miniature of a phase after a run, with `cooldown_points` in its cooldown."""
     every = max(1, run.basis.steps(entry.cooldown) // entry.cooldown_points)
-    return replace(branch(PlannedPhase, name, entry, sources, run), measured_every=every)
+    return replace(plan_branch(PlannedPhase, name, entry, sources, run), measured_every=every)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,7 +87,7 @@ class PlannedStage(PlannedRun):
         return [Point(step_id(step), step) for step in steps]
 
 
-def stage(
+def plan_stage(
     name: str, entry: Stage, sources: Mapping[str, PlannedTrajectory], before: PlannedRun
 ) -> PlannedStage:
     """Return a stage after a run: a warmup and half a cosine."""

@@ -59,14 +59,14 @@ NUMBERS = [field.name for field in fields(Dimensionless)][2:]
 COLUMNS = ["peak rate", "tokens", *NUMBERS]
 
 
-class Compared(TypedDict):
+class ComparedRun(TypedDict):
     """A run with a cell for each of the `COLUMNS`."""
 
     run: str
     cells: list[Cell]
 
 
-def beside(here: Catalogue, paper: Catalogue) -> Iterator[Compared]:
+def beside_paper(here: Catalogue, paper: Catalogue) -> Iterator[ComparedRun]:
     """Yield the numbers of every run, with the published ones and whether both differ."""
     published = dict(regimes(paper))
     for name, regime in regimes(here):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
@@ -37,8 +37,6 @@ class ReleasedRevision(NamedTuple):
 class Public:
     """Released checkpoints, `revisions` of a repository by name, of one phase. Tables show its name
     `called`. Before the step `first`, the `earlier` schedule of the trunk applies."""
-
-    stage: ClassVar[str] = "trajectories.fetch"
 
     family: str
     repository: str
@@ -111,7 +109,7 @@ class PlannedRelease(PlannedTrajectory):
         return [Point(name, revision.step) for name, revision in self.entry.revisions.items()]
 
 
-def release(
+def plan_release(
     name: str,
     basis: Basis,
     entry: Public,
@@ -208,15 +206,11 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
         "schedule": _schedule(family, trunk, run),
         "earlier": _schedule(family, trunk, trunk),
         "first": first,
-        "batch": family.tokens_per_step * _batch(run),
+        "batch": family.tokens_per_step * run.batch,
         "optimizer": family.optimizer,
         "averaged": averaged,
     }
     return PublicRun(**vars(public) | located)
-
-
-def _batch(run: Pretraining | Phase | Later) -> int:
-    return run.batch if isinstance(run, Phase) else 1
 
 
 def _revisions(
@@ -227,7 +221,7 @@ def _revisions(
     before: float,
 ) -> Iterator[tuple[str, ReleasedRevision]]:
     """Yield revisions with step and tokens; `before` are the tokens before the first step."""
-    batch, first = family.tokens_per_step * _batch(run), round(before / family.tokens_per_step)
+    batch, first = family.tokens_per_step * run.batch, round(before / family.tokens_per_step)
     is_stage, last = isinstance(run, Later), first - 1
     offset = first if is_stage or (isinstance(run, Phase) and run.restarts) else 0
     for name in run.revisions:

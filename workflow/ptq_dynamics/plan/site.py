@@ -1,84 +1,78 @@
-"""What the planners share: configuration, trajectories, places of results, resources."""
+"""What the planners share: configuration, trajectories, rules and their results, resources."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from math import ceil
 from pathlib import Path
+from typing import Generic, TypeVar
 
+from ptq_dynamics.config import Config
 from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job, settle
-from ptq_dynamics.plan.resolved import Resolved
+from ptq_dynamics.measure.names import FULL_PRECISION
+from ptq_dynamics.measure.series import Query
+from ptq_dynamics.plan.catalogue import leave_out, resolve
+from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 
-# Folders of results by rule, with wildcards; a stem of the files if rules share a folder.
-PLACES = {
-    "corpus": "results/SCALE/corpus/{corpus}/",
-    "functions": "results/SCALE/functions/{corpus}/",
-    "train": "results/SCALE/train/{run}/seed-{seed}/",
-    "fetch": "results/SCALE/fetch/{public}/{shard}/",
-    "average": "results/SCALE/average/{average}/seed-{seed}/{shard}/",
-    "measure": "results/SCALE/measure/{trajectory}/seed-{seed}/{quantizer}/{shard}/",
-    "make_task": "results/SCALE/tasks/{made}/{corpus}/",
-    "fetch_task": "results/SCALE/tasks/{fetched}/",
-    "curvature": "results/SCALE/curvature/{trajectory}/seed-{seed}/{probe}/{shard}/",
-    "landscape": "results/SCALE/landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}/",
-    "components": "results/SCALE/components/{figure}/",
-    "comparison": "results/SCALE/backends/",
-    "environment": "envs/{tool}/",
-    "collect": "results/SCALE/measurements.",
-    "figure": "figures/SCALE/{figure}.",
-    "judge": "results/SCALE/claims.",
-    "tabulate": "results/SCALE/tables/",
-    "typeset": "paper/SCALE/",
-    "report": "results/SCALE/index.",
-}
-# Rules by the names of targets.
-BY_NAME = {"claims": "judge", "tables": "tabulate", "paper": "typeset", "backends": "comparison"}
+S = TypeVar("S")
 DAY = 1440  # minutes; usual partitions allow no more
+
+
+@dataclass(frozen=True)
+class Rule(Generic[S]):
+    """A rule of Snakemake for jobs with settings S. The `folder` of its results is written as in
+    workflow/rules/, and ends with a stem of the files if rules share a folder. The `stage` is a
+    module below the package, whose function `run` takes the settings."""
+
+    name: str
+    folder: str
+    stage: str
+
+    def results(self, scale: str) -> str:
+        """Return the manifests of the rule's results, with wildcards."""
+        return self.folder.replace("<", "").replace(">", f"/{scale}") + MANIFEST
+
+    def wildcards(self, scale: str, path: str) -> dict[str, str] | None:
+        """Return the wildcards of a manifest; None if another rule builds it."""
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(self.results(scale)))
+        match = re.fullmatch(pattern, path)
+        return match and match.groupdict()
 
 
 class Site:
     """What all planners share: a configuration as its scale has it, its planned trajectories, the
     root of its project, and all jobs that were planned."""
 
-    def __init__(self, resolved: Resolved, root: Path) -> None:
-        self.config, self.root, self.left_out = resolved.config, root, resolved.gone
-        self.planned, name = resolved.trajectories(), resolved.config.choice.scale
-        # Reasons for trajectories that the scale leaves out.
-        self.reasons = {**resolved.unknown, **resolved.config.scale.regime.left_out}
-        self.results, self.pictures = f"results/{name}", f"figures/{name}"
+    def __init__(self, config: Config, root: Path) -> None:
+        resolved, scale = leave_out(resolve(config)), config.choice.scale
+        self.config, self.root, self.planned = resolved.config, root, resolved.trajectories
+        self.configured = config.figures  # also those that the scale leaves out
+        # Trajectories that the scale leaves out, by figure, and the reasons by trajectory.
+        self.left_out, self.reasons = resolved.left_out, resolved.reasons
+        self.results, self.pictures = f"results/{scale}", f"figures/{scale}"
         # Jobs and names of their rules, by manifest.
         self.made, self.rules = dict[str, Job](), dict[str, str]()
         self.marked, self.stale = set[str](), dict[str, Job]()
 
-    def pattern(self, rule: str) -> str:
-        """Return the manifests that a rule builds, with wildcards."""
-        return PLACES[rule].replace("SCALE", self.config.choice.scale) + MANIFEST
-
-    def rule_of(self, path: str) -> tuple[str, dict[str, str]]:
-        """Return the rule that builds a manifest, or "other", and its wildcards."""
-        for rule in PLACES:
-            pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(self.pattern(rule)))
-            if match := re.fullmatch(pattern, path):
-                return rule, match.groupdict()
-        return "other", {}
-
     def make(
         self,
-        rule: str,
-        stage: str,
+        rule: Rule[S],
         name: str,
         inputs: Mapping[str, list[str]],
-        settings: object,
+        settings: S,
         distributions: tuple[str, ...] = (),
         /,
         **wildcards: object,
     ) -> Job:
         """Return the job of a rule with these wildcards."""
-        path = self.pattern(rule).format(**wildcards)
+        path = rule.results(self.config.choice.scale).format(**wildcards)
         folder, _, last = path.rpartition("/")
         stem = last.removesuffix(MANIFEST).removesuffix(".") or None
-        self.made[path] = Job(stage, name, folder, inputs, settings, stem, distributions)
-        self.rules[path] = rule
+        self.made[path] = Job(rule.stage, name, folder, inputs, settings, stem, distributions)
+        self.rules[path] = rule.name
         return self.made[path]
 
     def mark_outdated(self, job: Job) -> None:
@@ -112,6 +106,32 @@ class Planner:
     def seed(self, trajectory: str, seed: int | None = None) -> int:
         """Return the given seed, or the first of a trajectory."""
         return self.planned[trajectory].seeds[0] if seed is None else seed
+
+    @cache
+    def kind(self, quantizer: str, trajectory: str) -> Quantizer:
+        """Return a quantizer, resolved for a trajectory's model."""
+        widths = self.planned[trajectory].shape.model.widths
+        return self.config.quantizers[quantizer].resolved(widths)
+
+    def draws(self, query: Query, quantizer: str) -> tuple[str, ...]:
+        """Return the scale's quantizers for one of a query, one for each calibration set."""
+        further = query.draws.get(quantizer, ())[: self.scale.calibration.draws - 1]
+        return tuple(map(self.scale.used, (quantizer, *further)))
+
+    def quantizers(self, query: Query) -> list[str]:
+        """Return full precision and all quantizers of a query."""
+        return [FULL_PRECISION, *chain(*(self.draws(query, name) for name in query.quantizers))]
+
+    def calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
+        """Return the calibration set of a trajectory for a quantizer."""
+        calibration, context = self.scale.calibration, self.planned[trajectory].shape.context
+        return CalibrationSettings(
+            context=context,
+            sequences=calibration.documents or calibration.count(context),
+            documents=calibration.documents is not None,
+            batch=calibration.batch,
+            draw=kind.calibration_draw,
+        )
 
 
 class Resources(Planner):

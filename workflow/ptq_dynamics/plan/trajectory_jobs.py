@@ -1,4 +1,5 @@
-"""The jobs of corpora and trajectories: training runs, downloaded checkpoints, averages."""
+"""The jobs of corpora and tasks, of tools, and of trajectories: training runs, downloaded or linked
+checkpoints, averages."""
 
 from collections.abc import Collection
 from functools import cache
@@ -10,14 +11,40 @@ from ptq_dynamics.corpus.sources import Corpus, Derived
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts
 from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
+from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
 from ptq_dynamics.plan.planned import PlannedTrajectory
 from ptq_dynamics.plan.planned_averages import PlannedAverage
 from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.plan.releases import PlannedRelease
-from ptq_dynamics.plan.site import Planner
+from ptq_dynamics.plan.site import Planner, Rule
+from ptq_dynamics.quantize import environment
 from ptq_dynamics.train.settings import TrainSettings
 from ptq_dynamics.trajectories.averages import AverageSettings, ChoosingText
 from ptq_dynamics.trajectories.averages.merges import Merge
+from ptq_dynamics.trajectories.fetch import FetchSettings
+from ptq_dynamics.trajectories.local import LocalSettings
+
+CORPUS = Rule[Corpus]("corpus", "<results>/corpus/{corpus}/", "corpus.corpus")
+FUNCTIONS = Rule[FunctionsSettings](
+    "functions", "<results>/functions/{corpus}/", "corpus.functions"
+)
+MAKE_TASK = Rule[MadeSettings](
+    "make_task", "<results>/tasks/{made}/{corpus}/", "measure.tasks.made"
+)
+FETCH_TASK = Rule[HarnessSettings](
+    "fetch_task", "<results>/tasks/{fetched}/", "measure.tasks.harness"
+)
+ENVIRONMENT = Rule[environment.EnvironmentSettings](
+    "environment", "envs/{tool}/", "quantize.environment"
+)
+TRAIN = Rule[TrainSettings]("train", "<results>/train/{run}/seed-{seed}/", "train.train")
+FETCH = Rule[FetchSettings]("fetch", "<results>/fetch/{public}/{shard}/", "trajectories.fetch")
+LINK = Rule[LocalSettings](FETCH.name, FETCH.folder, "trajectories.local")
+AVERAGE = Rule[AverageSettings](
+    "average", "<results>/average/{average}/seed-{seed}/{shard}/", "trajectories.average"
+)
+RULES = (CORPUS, FUNCTIONS, MAKE_TASK, FETCH_TASK, ENVIRONMENT, TRAIN, FETCH, AVERAGE)
 
 
 class TrajectoryJobs(Planner):
@@ -34,7 +61,7 @@ class TrajectoryJobs(Planner):
         if isinstance(corpus, OwnCorpus):
             inputs[needs.CHECKPOINT] = self.manifests(name)[:1]  # even if others are added
         packages = getattr(_text(corpus), "packages", ())
-        return self.make("corpus", "corpus.corpus", name, inputs, corpus, packages, corpus=name)
+        return self.make(CORPUS, name, inputs, corpus, packages, corpus=name)
 
     @cache
     def functions(self, corpus: str) -> Job:
@@ -44,8 +71,38 @@ class TrajectoryJobs(Planner):
         assert isinstance(text, EmbeddedCorpus)
         settings = FunctionsSettings(corpus=text, others=others)
         reads = (*text.packages, *others)
-        stage = "corpus.functions"
-        return self.make("functions", stage, corpus, {}, settings, reads, corpus=corpus)
+        return self.make(FUNCTIONS, corpus, {}, settings, reads, corpus=corpus)
+
+    @cache
+    def task(self, task: str, corpus: str) -> Job:
+        """Return the job of a task, downloaded or generated from held-out documents."""
+        kind, tasks = self.config.tasks[task], self.scale.tasks
+        if isinstance(kind, HarnessTask):
+            fetched = HarnessSettings(name=task, task=kind)
+            return self.make(FETCH_TASK, task, {}, fetched, fetched=task)
+        assert isinstance(kind, MadeTask) and tasks is not None
+        settings = MadeSettings(
+            name=task,
+            kind=kind.kind,
+            shots=tasks.shots_before(task),
+            **tasks.model_dump(include={"documents", "pool", "context"}),
+        )
+        inputs = {
+            needs.FUNCTIONS: [self.functions(corpus).manifest],
+            needs.CORPUS: [self.corpus(corpus).manifest],
+        }
+        return self.make(MAKE_TASK, task, inputs, settings, made=task, corpus=corpus)
+
+    @cache
+    def environment(self, tool: str, python: str | None) -> Job:
+        """Return the job that installs a quantizer's tool."""
+        lock, root = f"envs/{tool}.txt", self.site.root
+        # The other file locks the CUDA libraries of torch.
+        digest = environment.digest(root / lock, root / "envs/cuda.txt")
+        settings = environment.EnvironmentSettings(
+            lock=lock, folder=f"envs/{tool}", digest=digest, python=python
+        )
+        return self.make(ENVIRONMENT, tool, {}, settings, tool=tool)
 
     def jobs(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
         """Return the jobs of a trajectory, or of one shard of it, in order."""
@@ -106,8 +163,7 @@ class TrajectoryJobs(Planner):
             checkpoint_steps=tuple(point.step or 0 for point in run.checkpoints),
             state_steps=tuple(run.state_steps),
         )
-        label = f"{name} seed {seed}"
-        return self.make("train", run.stage, label, inputs, settings, run=name, seed=seed)
+        return self.make(TRAIN, f"{name} seed {seed}", inputs, settings, run=name, seed=seed)
 
     @cache
     def fetch(self, name: str, shard: str) -> Job:
@@ -116,7 +172,9 @@ class TrajectoryJobs(Planner):
         assert isinstance(model, PlannedRelease)
         settings = model.entry.settings(self.checkpoints(name, shard), model.parameters)
         at, label = {"public": name, "shard": shard}, f"{name} {shard}"
-        return self.make("fetch", model.entry.stage, label, {}, settings, **at)
+        if isinstance(settings, LocalSettings):
+            return self.make(LINK, label, {}, settings, **at)
+        return self.make(FETCH, label, {}, settings, **at)
 
     @cache
     def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
@@ -137,7 +195,7 @@ class TrajectoryJobs(Planner):
             inputs[needs.CORPUS] = [self.corpus(scale.held_by(shape.corpus)).manifest]
         settings = AverageSettings(phase=average.entry.phase, means=means, choice=choice)
         at = {"average": name, "seed": seed, "shard": shard}
-        return self.make("average", average.stage, f"{name} seed {seed}", inputs, settings, **at)
+        return self.make(AVERAGE, f"{name} seed {seed}", inputs, settings, **at)
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
         """Return ids of the measured checkpoints of one shard."""

@@ -40,7 +40,7 @@ def _table(place: Path) -> pd.DataFrame:
     if not path.is_file():
         raise Problem(f"{path} is missing; name a table of measurements, or a folder with one")
     try:
-        frame = measurements.read(path)
+        frame = measurements.read_table(path)
         frame = frame.astype({names.VALUE: float, names.ERROR: float})[list(measurements.COLUMNS)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).partition("\n")[0]

@@ -14,17 +14,17 @@ from ptq_dynamics.provenance.archive import Archive
 HEADS = ("Kind", "Jobs", "Tokens trained", "Wall hours", "Core hours", "GPU hours")
 
 
-def files(folder: Path) -> list[Path]:
+def paths(folder: Path) -> list[Path]:
     """Return the paths of the table in a folder."""
     return [folder / f"cost.{suffix}" for suffix in FORMATS]
 
 
-def write(scale: str, folder: Path) -> Table:
+def write_costs(scale: str, folder: Path) -> Table:
     """Write the table of a scale into a folder; raises `Problem` if nothing is built."""
     if not (results := Archive.of_scale(scale).results.values()):
         raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
     table = cost_table(result.record for result in results)
-    for path in files(folder):
+    for path in paths(folder):
         write_atomically(path, FORMATS[path.suffix[1:]](table))
     return table
 

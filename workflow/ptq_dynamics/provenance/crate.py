@@ -59,7 +59,7 @@ class Crate(ROCrate):  # type: ignore[misc]
         return [self.file(path) for path in sorted(paths)]
 
 
-def write(scale: str, place: Path) -> int:
+def write_crate(scale: str, place: Path) -> int:
     """Write the crate of a scale to a new folder or a .zip file; return the number of jobs."""
     if place.exists():
         raise Problem(f"{place} exists; remove it, or name another place")

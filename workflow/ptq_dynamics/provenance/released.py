@@ -23,10 +23,10 @@ from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, MANIFEST, RECORD, beside, files
 from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.figures.captions import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.typeset import PAPER
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.handlers import write_page
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import (
     CHANGES,
@@ -56,7 +56,7 @@ def release(plan: Plan) -> tuple[Path, int]:
     scale = plan.site.config.choice.scale
     results, pictures = folders(scale)
     paper = plan.paper.typeset()
-    shown = [*plan.last(), plan.claims.judge(), plan.tables.write()]
+    shown = [*plan.targets(), plan.claims.judge(), plan.claims.tabulate()]
     jobs = sorted(plan.site.needed([*shown, paper]), key=lambda job: job.manifest)
     _require_releasable(plan, jobs)
     shutil.rmtree(pictures, ignore_errors=True)
@@ -75,7 +75,7 @@ def release(plan: Plan) -> tuple[Path, int]:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     write_page(plan.site.config.figures, pictures)
-    costs.write(scale, results)
+    costs.write_costs(scale, results)
     raw = [job for job in jobs if not job.stage.startswith(DERIVED)]
     place = pack(raw, results)
     write_sums(scale)
@@ -171,9 +171,10 @@ def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding
     root, results = source.resolve(), plan.site.results
     if not (root / results).is_dir():
         raise Problem(f"{given} has no {results}; name a place that has it, or another --scale")
-    here = {item.manifest for item in find(plan, plan.last()) if item.state == "up to date"}
+    here = {item.manifest for item in find(plan, plan.targets()) if item.state == "up to date"}
     with contextlib.chdir(root):
-        there = [item for item in find(plan, plan.last(), deep=True) if item.manifest not in here]
+        there = find(plan, plan.targets(), deep=True)
+    there = [item for item in there if item.manifest not in here]
     new = [item for item in there if item.state == "up to date"]
     for item in new:
         _take(plan.site.made[item.manifest], root)

@@ -87,7 +87,7 @@ def _create(folder: Path, context: Context[EnvironmentSettings]) -> None:
 
 def _call(command: list[str], context: Context[EnvironmentSettings]) -> str:
     # Those of the main environment, such as PYTHONPATH, would hide the packages of this one.
-    variables = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     # AutoGPTQ has wheels for Linux alone, and needs a compiler for unused kernels without this.
     variables["BUILD_CUDA_EXT"] = "0"
     done = subprocesses.run(command, variables)

@@ -74,8 +74,8 @@ def compress(
     reset_session()
     # Without a processor, oneshot would load a tokenizer from the checkpoint.
     options |= {"processor": object(), "pipeline": "sequential", "log_dir": None}
-    blocks = [each for each in model.modules() if hasattr(each, "self_attn")]
-    hooks = [each.register_forward_pre_hook(_masked, with_kwargs=True) for each in blocks]
+    blocks = [block for block in model.modules() if hasattr(block, "self_attn")]
+    hooks = [block.register_forward_pre_hook(_masked, with_kwargs=True) for block in blocks]
     oneshot(model=model, dataset=dataset, recipe=recipe, **options)
     for hook in hooks:
         hook.remove()
@@ -131,7 +131,7 @@ def _grams(
             sums[name] = x.new_zeros(x.shape[-1], x.shape[-1])
         sums[name].addmm_(x.T, x)
 
-    handles = [each.register_forward_hook(partial(add, name)) for name, each in layers.items()]
+    handles = [layer.register_forward_hook(partial(add, name)) for name, layer in layers.items()]
     device = inputs_device(model)
     with torch.no_grad():
         for batch in batches:
@@ -147,7 +147,7 @@ def _error(weight: Tensor, quantized: Tensor, gram: Tensor) -> dict[str, float]:
     The errors are ‖W−Ŵ‖² and tr((W−Ŵ) G (W−Ŵ)ᵀ) per element, with the G of `_grams`."""
     difference = weight - quantized
     in_weights = difference.square().sum()
-    in_outputs, energy = (((each @ gram) * each).sum() for each in (difference, weight))
+    in_outputs, energy = (((w @ gram) * w).sum() for w in (difference, weight))
     return {
         "weight_mse": float(in_weights / weight.numel()),
         "weight_relative": float(in_weights / weight.square().sum()) if in_weights else 0.0,

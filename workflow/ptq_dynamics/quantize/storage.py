@@ -54,7 +54,7 @@ def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
     """Return the weights of a checkpoint's linear layers, read from its files on access.
     A model that is spread over devices may not have all weights in memory."""
     files, layers = Weights(folder), models.linear_layers(model)
-    kind = packed.config(folder)["model_type"]
+    kind = packed.read_config(folder)["model_type"]
 
     def read(name: str) -> Tensor:
         key = f"{_saved(name, kind)}.weight"
@@ -74,8 +74,8 @@ def on_grids(
     `scaling` as `packed.unscaled` needs it."""
 
     def weight(name: str) -> Tensor:
-        found = grids[name].weight()
-        return unscaled_weight(name, found.float(), scaling) if scaling else found
+        rounded = grids[name].weight()
+        return unscaled_weight(name, rounded.float(), scaling) if scaling else rounded
 
     def save(source: Path, target: Path) -> None:
         _save(source, target, grids, others)
@@ -128,7 +128,7 @@ def _save(
     """Copy a checkpoint with packed layers and other values of some parameters.
     The dtype in its config.json is the widest of its parameters and scales."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-    about = packed.config(source)
+    about = packed.read_config(source)
     ordered = all(grid.columns is None for grid in grids.values())
     pack = _compressed_layer if ordered else _gptq_layer
     entries = {name: {name: value} for name, value in others.items()}
@@ -136,13 +136,13 @@ def _save(
         layer = _saved(name, about["model_type"])
         entries[f"{layer}.weight"] = {f"{layer}.{key}": part for key, part in pack(grid).items()}
     # A large model does not fit in memory, so this loop holds one file at a time.
-    places, found = dict[str, str](), {grid.scales.dtype for grid in grids.values()}
-    found |= {value.dtype for value in others.values()}
+    places, types = dict[str, str](), {grid.scales.dtype for grid in grids.values()}
+    types |= {value.dtype for value in others.values()}
     for file in weight_files(source):
         tensors = load_file(file)
-        floating = {name: each.dtype for name, each in tensors.items() if each.is_floating_point()}
+        floating = {name: t.dtype for name, t in tensors.items() if t.is_floating_point()}
         # Buffers of older checkpoints are float32 and do not count.
-        found |= {each for name, each in floating.items() if name.endswith((".weight", ".bias"))}
+        types |= {kind for name, kind in floating.items() if name.endswith((".weight", ".bias"))}
         for name in entries.keys() & tensors.keys():
             del tensors[name]
             tensors |= entries.pop(name)
@@ -154,7 +154,7 @@ def _save(
         size = sum((target / name).stat().st_size for name in set(places.values()))
         index = {"metadata": {"total_size": size}, "weight_map": places}
         (target / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
-    about["dtype"] = str(reduce(torch.promote_types, found)).removeprefix("torch.")
+    about["dtype"] = str(reduce(torch.promote_types, types)).removeprefix("torch.")
     if grids:
         about["quantization_config"] = _config(next(iter(grids.values())), ordered, grids)
     (target / CONFIG).write_text(json.dumps(about, indent=2, sort_keys=True) + "\n")

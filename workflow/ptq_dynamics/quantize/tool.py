@@ -34,7 +34,7 @@ class ForeignGptq(Calibrated, Grouped):
     damping: Rate
     true_sequential: bool
 
-    def each(
+    def quantize_all(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[object]
     ) -> Iterator[Quantized]:
         """Quantize all checkpoints in one process, which imports the library once."""
@@ -50,14 +50,14 @@ class ForeignGptq(Calibrated, Grouped):
         np.save(tokens, calibration.tokens.numpy())
         settings = self.model_dump(exclude={"method", "draw"})
         sources = [folder.resolve() for folder in folders]
-        asked = {
+        job = {
             "tool": self.method,
             "checkpoints": [*zip(sources, targets, strict=True)],
             "calibration": tokens,
             "device": models.device().type,
             "settings": {**settings, "batch_size": calibration.together},
         }
-        request.write_text(json.dumps(asked, default=str))
+        request.write_text(json.dumps(job, default=str))
         interpreter = environment.python(context.input(needs.ENVIRONMENT)).absolute()
         done = subprocesses.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
         if context.progress.log is not None:
@@ -80,5 +80,5 @@ class ForeignGptq(Calibrated, Grouped):
                 "Hessian cannot be inverted; raise damping or the calibration set"
             )
         tensors = load_file(target / "weights.safetensors")
-        found = on_grids(packed.gptq(tensors, self.bits, self.less))
-        return replace(found, raised_damping=report["raised_damping"])
+        quantized = on_grids(packed.gptq(tensors, self.bits, self.less))
+        return replace(quantized, raised_damping=report["raised_damping"])

@@ -16,7 +16,7 @@ from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, beside
 from ptq_dynamics.figures.labels import SPANS, TABLE
 from ptq_dynamics.figures.places import place
-from ptq_dynamics.plan.page_job import PageSettings
+from ptq_dynamics.plan.paper_jobs import PageSettings
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import Archive, Result, at
 from ptq_dynamics.provenance.trace import inputs_of

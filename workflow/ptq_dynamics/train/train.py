@@ -31,7 +31,7 @@ RESUMABLE = True
 STATES = "state-*.safetensors"
 # The least seconds between states, and the most bytes of states a second: the paper's model has one
 # every ten minutes.
-EVERY, RATE = 5.0, 3e6
+EVERY, BYTES = 5.0, 3e6
 AGREE = 0.01  # nats/token, the most between the last losses of two trainings on a GPU
 
 
@@ -105,7 +105,7 @@ def train(trainer: Trainer, data: Batches, context: Context[TrainSettings]) -> N
             trainer.save(state)
             for path in {*context.scratch.glob(STATES)} - {state}:
                 path.unlink()
-            saved, apart = time.monotonic(), max(EVERY, state.stat().st_size / RATE)
+            saved, apart = time.monotonic(), max(EVERY, state.stat().st_size / BYTES)
 
 
 def ahead(data: Batches, trainer: Trainer, steps: range) -> Iterator[Tensor]:

@@ -63,7 +63,7 @@ class WholeCorpus(Corpus):
         dtype, counts = splits.dtype(self.vocabulary), {"train": train}
         for name, documents in texts.items():
             encoded = splits.encode(tokenizer, documents, dtype, end if name == "train" else None)
-            counts[name] = splits.write(folder, name, encoded, self.sizes[name])
+            counts[name] = splits.save_split(folder, name, encoded, self.sizes[name])
         return splits.split_facts(folder, dtype, counts)
 
 
@@ -82,7 +82,7 @@ class Derived(Corpus):
             shutil.copyfile(corpus.file(name), context.out / name)
         dtype = np.dtype(corpus.facts[splits.DTYPE])
         documents, about = self.documents(context, dtype)
-        count = splits.write(context.out, "train", documents, self.train)
+        count = splits.save_split(context.out, "train", documents, self.train)
         counts = {**corpus.facts["tokens"], "train": count}
         return {**about, **splits.split_facts(context.out, dtype, counts)}
 

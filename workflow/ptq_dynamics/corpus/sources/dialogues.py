@@ -35,7 +35,7 @@ class DialoguesCorpus(Derived):
         tokenizer.chat_template = self.template
         tokenizer.save_pretrained(folder)
         parts, marks = list[np.ndarray](), bytearray()
-        for function in functions.load(context.input(needs.FUNCTIONS), functions.TRAIN):
+        for function in functions.read_part(context.input(needs.FUNCTIONS), functions.TRAIN):
             question, answer = self.encode(tokenizer, function)
             parts.append(np.asarray([*question, *answer], dtype=dtype))
             marks += bytes(len(question)) + b"\1" * len(answer)

@@ -129,7 +129,7 @@ class OwnCorpus(WholeCorpus):
             raise Problem(f"the text of --text {lacking}; add text, or lower --tokens")
         counts = dict[str, int]()
         for name, part in parts.items():
-            counts[name] = splits.write(context.out, name, [part], sizes[name])
+            counts[name] = splits.save_split(context.out, name, [part], sizes[name])
         return {**splits.split_facts(context.out, dtype, counts), **begin}
 
 

@@ -80,7 +80,7 @@ def _values(
     import pandas as pd
 
     from ptq_dynamics.figures.curves import POINT, band
-    from ptq_dynamics.figures.layouts.flatness import at_equal_loss
+    from ptq_dynamics.figures.layouts.flatness import values_at_equal_loss
 
     before = data.rows(LOSS, None).set_index(POINT)[VALUE].rename(LOSS)
     table = data.rows(metric, quantizer).sort_values(STEP, kind="stable").join(before, on=POINT)
@@ -91,7 +91,7 @@ def _values(
     points = pd.DataFrame({"curve": table.curve, **place, **band(table)})
     points = points.assign(stage=table.phase, step=table.step)
     if is_equal and metric != LOSS:
-        points = at_equal_loss(points)
+        points = values_at_equal_loss(points)
     else:
         runs = {run.name for run in data.settings.runs}
         constant = (points.stage == "stable") & points.segment.isin(runs) & (not is_equal)

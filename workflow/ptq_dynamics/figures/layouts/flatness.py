@@ -45,7 +45,7 @@ class Flatness(Layout):
 
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:
-        known = [name for name, each in columns().items() if not each.quantized]
+        known = [name for name, column in columns().items() if not column.quantized]
         known.remove(EIGENVALUES)
         if EIGENVALUES in self.metrics:
             raise ValueError(f"metrics has {EIGENVALUES}, of which a checkpoint has many; drop it")
@@ -62,7 +62,7 @@ class Flatness(Layout):
         for (metric, quantizer), other in product(rows, columns):
             table = _against(data, other, metric, quantizer)
             if self.options.at_equal_loss:
-                table = at_equal_loss(table)
+                table = values_at_equal_loss(table)
             if self.options.ends:
                 table = table.groupby(["segment", "seeds"], sort=False, dropna=False).tail(1)
             shown |= {*table.curve}
@@ -101,7 +101,7 @@ def _against(data: "Curves", other: str, metric: str, quantizer: str) -> "pd.Dat
     return points[(points.x > 0) & points.y.notna()]
 
 
-def at_equal_loss(table: "pd.DataFrame") -> "pd.DataFrame":
+def values_at_equal_loss(table: "pd.DataFrame") -> "pd.DataFrame":
     """Return a point of each run and seed, interpolated where the loss of the run last falls to
     the highest final loss of the runs of this seed. Runs that begin below it are left out."""
     import pandas as pd

@@ -6,7 +6,7 @@ import numpy as np
 
 from ptq_dynamics.figures.labels import Panel
 from ptq_dynamics.figures.layout import Layout, Some
-from ptq_dynamics.measure.names import CHECKPOINT, LOSS, QUANTIZATION_ERROR, TRAJECTORY
+from ptq_dynamics.measure.names import CHECKPOINT_ID, LOSS, QUANTIZATION_ERROR, TRAJECTORY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ class Laws(Layout):
 
         from ptq_dynamics.figures import law
 
-        data, key = sheet.data, [TRAJECTORY, CHECKPOINT]
+        data, key = sheet.data, [TRAJECTORY, CHECKPOINT_ID]
         before = data.select(LOSS, None).set_index(key).value.rename("loss")
         peaks = {
             run.name: data.inputs[run.label][0].facts["schedule"]["peak"]

@@ -127,7 +127,7 @@ def _ranks(data: "Curves") -> "pd.DataFrame":
     ranked = sorted(name for name in {*data.table.metric} if name.startswith(names.EIGENVALUE))
     for rank, name in enumerate(ranked, start=1):
         rows = data.rows(name, None)
-        rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), names.CHECKPOINT)
+        rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), names.CHECKPOINT_ID)
         parts.append(data.last_of(data.along(rows, "rank")))
     points = pd.concat(parts)
     runs = points.groupby(["curve", "x"], sort=False)
@@ -180,6 +180,6 @@ def _drawn_again(data: "Curves", rows: "pd.DataFrame", draws: Sequence[str]) -> 
     """Return the errors of a lone checkpoint with other calibration sets, if there are any."""
     if len(rows) > 1:
         return ""
-    key = [names.METRIC, names.TRAJECTORY, names.CHECKPOINT]
+    key = [names.METRIC, names.TRAJECTORY, names.CHECKPOINT_ID]
     other = data.table[data.table.quantizer.isin(draws)].merge(rows[key], on=key)
     return "".join(f"; with another calibration set it is {100 * v:.3g} %" for v in other.value)

@@ -35,10 +35,10 @@ class Pca(Layout):
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
-        from ptq_dynamics.measure.measurements import read
+        from ptq_dynamics.measure.measurements import read_table
 
         (manifest,) = sheet.data.inputs[needs.COMPONENTS]
-        scores = read(manifest.file(SCORES), {TRAJECTORY: "string"})
+        scores = read_table(manifest.file(SCORES), {TRAJECTORY: "string"})
         scores = sheet.data.members.merge(scores, on=TRAJECTORY)
         several = scores.groupby(TRAJECTORY)[SEED].transform("nunique") > 1
         segment = scores.trajectory + (" seed " + scores.seed.astype(str)).where(several, "")

@@ -88,9 +88,9 @@ def _by_chance(
     import pandas as pd
 
     if metric != names.ACCURACY:
-        key = [names.TRAJECTORY, names.CHECKPOINT, names.TASK]
+        key = [names.TRAJECTORY, names.CHECKPOINT_ID, names.TASK]
         before = data.select(names.ACCURACY, None).set_index(key)[names.VALUE].astype(float)
-        places = pd.MultiIndex.from_frame(points[["segment", names.CHECKPOINT, names.TASK]])
+        places = pd.MultiIndex.from_frame(points[["segment", names.CHECKPOINT_ID, names.TASK]])
         mean = before.reindex(places).mean()
         # The degradation is undefined for a mean accuracy of 1.
         chance = (mean - chance) / (1 - mean) if mean < 1 else np.nan

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.figures.layout import Evaluations, Layout, Reads
-from ptq_dynamics.measure.names import CHECKPOINT, TRAJECTORY
+from ptq_dynamics.measure.names import CHECKPOINT_ID, TRAJECTORY
 
 if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
@@ -26,7 +26,7 @@ class Windows(Layout):
         """Draw the figure."""
         import pandas as pd
 
-        data, key = sheet.data, [TRAJECTORY, CHECKPOINT]
+        data, key = sheet.data, [TRAJECTORY, CHECKPOINT_ID]
         ages = pd.DataFrame(sheet.settings.ages, columns=[*key, "age"])
         for metric, quantizer in data.wanted(quantized_losses=True):
             aged = data.along(data.select(metric, quantizer).merge(ages, on=key), "age")

@@ -48,18 +48,18 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, object]:
     if settings.task not in manager.all_tasks:
         raise Problem(f"{place}.task: lm-evaluation-harness has no task {settings.task!r}")
     parts = []
-    for each, task in _load(manager, settings, context.scratch, place).items():
+    for part, task in _load(manager, settings, context.scratch, place).items():
         metrics, kind = list(task._metric_fn_list), task.OUTPUT_TYPE
         metric = next((one for one in get_args(Metric) if one in metrics), None)
         if metric is None or kind not in ("multiple_choice", "loglikelihood"):
             raise Problem(
-                f"{place}.task needs acc or acc_norm by likelihood, but {each} has "
+                f"{place}.task needs acc or acc_norm by likelihood, but {part} has "
                 f"{', '.join(metrics)} by {kind}; choose another task"
             )
-        definition = Path(manager.task_index[each].yaml_path or "").relative_to(BUILTIN)
-        splits = _save(context.out, each, task)
-        parts.append(asdict(TaskPart(each, definition.as_posix(), True, splits, metric)))
-        context.progress.maybe(f"{each}: {len(task.eval_docs):,} documents")
+        definition = Path(manager.task_index[part].yaml_path or "").relative_to(BUILTIN)
+        splits = _save(context.out, part, task)
+        parts.append(asdict(TaskPart(part, definition.as_posix(), True, splits, metric)))
+        context.progress.maybe(f"{part}: {len(task.eval_docs):,} documents")
     return {"task": name, "parts": parts}
 
 

@@ -65,13 +65,13 @@ def run(context: Context[MadeSettings]) -> Mapping[str, object]:
 
     settings = context.settings
     name, kind = settings.name, KINDS[settings.kind]
-    documents = functions.load(context.input(needs.FUNCTIONS), functions.HELD_OUT)
+    documents = functions.read_part(context.input(needs.FUNCTIONS), functions.HELD_OUT)
     tokenizer = Tokenizer.from_file(
         str(context.input(needs.CORPUS).file("tokenizer/tokenizer.json"))
     )
     parts = make(settings, documents, lambda t: tokenizer.encode(t, add_special_tokens=False).ids)
-    for file, found in zip(FILES.values(), parts, strict=True):
-        lines = (json.dumps(vars(each)) + "\n" for each in found)
+    for file, items in zip(FILES.values(), parts, strict=True):
+        lines = (json.dumps(vars(item)) + "\n" for item in items)
         (context.out / file).write_text("".join(lines), encoding="utf-8")
     text = yaml.safe_dump(_definition(name, kind), sort_keys=False)
     (context.out / DEFINITION).write_text(text, encoding="utf-8")
@@ -110,10 +110,10 @@ def make(
     part = len(candidates) * settings.pool // (settings.pool + settings.documents)
     shots = making.items(candidates[:part], settings.pool)
     test = making.items(candidates[part:], settings.documents)
-    for key, found in (("documents", test), ("pool", shots)):
-        if len(found) < (wanted := getattr(settings, key)):
+    for key, items in (("documents", test), ("pool", shots)):
+        if len(items) < (wanted := getattr(settings, key)):
             raise Problem(
-                f"task {settings.name} has {len(found):,} {key} of at most {max(room, 0)} tokens "
+                f"task {settings.name} has {len(items):,} {key} of at most {max(room, 0)} tokens "
                 f"per question and shot, but needs {wanted:,}; in the scale's file, lower "
                 f"tasks.{key} or shots, raise tasks.context, or name more packages in tasks.others"
             )
@@ -130,23 +130,23 @@ class _Making:
 
     def candidates(self, documents: Iterable["Documented"]) -> list[Candidate]:
         """Return one question per document, whose answer takes at most half of the room."""
-        found = []
-        for each in documents:
-            asked, key = self._kind.ask(each), (self._task, each.document)
-            fitting = [one for one in asked if 2 * self._tokens(one.answer) <= self._room]
+        candidates = []
+        for text in documents:
+            questions, key = self._kind.ask(text), (self._task, text.document)
+            fitting = [one for one in questions if 2 * self._tokens(one.answer) <= self._room]
             if fitting:
                 first = min(fitting, key=lambda one: _digest(*key, one.answer))
-                found.append((each.document, first))
-        return sorted(found, key=lambda each: _digest(self._task, each[0]))
+                candidates.append((text.document, first))
+        return sorted(candidates, key=lambda one: _digest(self._task, one[0]))
 
-    def items(self, asked: Sequence[Candidate], most: int) -> list[Item]:
+    def items(self, candidates: Sequence[Candidate], most: int) -> list[Item]:
         """Return at most `most` questions that fit, with answers of others as wrong choices."""
         kind, items = self._kind, list[Item]()
-        for document, question in asked:
+        for document, question in candidates:
             if len(items) == most:
                 break
             right, group = question.answer, question.group
-            near = [one for one in asked if (one[1].group != group) == kind.opposite]
+            near = [one for one in candidates if (one[1].group != group) == kind.opposite]
             wrong = self._wrong(document, right, near)
             answer = len(items) % kind.choices
             choices = [*wrong[:answer], right, *wrong[answer:]]
@@ -167,7 +167,7 @@ class _Making:
     def _fitting(self, question: Question, choices: Sequence[str]) -> str | None:
         """Return the lines nearest to the choices that fit with every choice, or None."""
         between = self._tokens(f"{self._kind.between}\n\n")
-        left = self._room - max(self._tokens(each) for each in choices) - between
+        left = self._room - max(map(self._tokens, choices)) - between
         lines = question.text.split("\n")
         for cut in range(len(lines)):
             part = lines[: len(lines) - cut] if self._kind.answers_first else lines[cut:]
@@ -178,10 +178,10 @@ class _Making:
 
     def _is_clear(self, text: str, choices: Iterable[str]) -> bool:
         """Return whether no token contains parts of both text and choice."""
-        for each in choices:
-            first, second = (each, text) if self._kind.answers_first else (text, each)
-            before, whole = map(self._encode, (first, f"{first}{self._kind.between}{second}"))
-            if len(whole) <= len(before) or whole[: len(before)] != before:
+        for choice in choices:
+            first, second = (choice, text) if self._kind.answers_first else (text, choice)
+            before, both = map(self._encode, (first, f"{first}{self._kind.between}{second}"))
+            if len(both) <= len(before) or both[: len(before)] != before:
                 return False
         return True
 

@@ -119,21 +119,21 @@ def by_autogptq(settings: Settings, device: str, source: Path, calibration: Batc
         sym=settings.symmetric,
         true_sequential=settings.true_sequential,
     )
-    model = load(source, GPTQ_CAUSAL_LM_MODEL_MAP)
+    model = load_checkpoint(source, GPTQ_CAUSAL_LM_MODEL_MAP)
     torch.nn.Module.to(model, device)
     kind = GPTQ_CAUSAL_LM_MODEL_MAP[model.config.model_type]
     wrapped = kind(model, quantized=False, quantize_config=config)
     wrapped.quantize(calibration, batch_size=settings.batch_size, use_cuda_fp16=False)
-    for path, each in wrapped.model.named_modules():
+    for path, layer in wrapped.model.named_modules():
         # Otherwise the library drops the last codes or zero points.
-        if hasattr(each, "qweight") and (each.infeatures % 32 or each.outfeatures % 32):
-            widths = f"{each.infeatures} and {each.outfeatures}"
+        if hasattr(layer, "qweight") and (layer.infeatures % 32 or layer.outfeatures % 32):
+            widths = f"{layer.infeatures} and {layer.outfeatures}"
             raise JobError(f"{path} of {source}: widths {widths} are not multiples of 32")
     # The library raises an error if a Hessian cannot be inverted.
     return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
 
 
-def load(source: Path, known: Collection[str]) -> "PreTrainedModel":
+def load_checkpoint(source: Path, known: Collection[str]) -> "PreTrainedModel":
     """Load a checkpoint of transformers 5, of one of the `known` types, with transformers 4.
     This version would ignore `rope_parameters`, and would draw weights of unknown names."""
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -152,13 +152,13 @@ def load(source: Path, known: Collection[str]) -> "PreTrainedModel":
     if rope.get("rope_type", "default") != "default":
         entries["rope_scaling"] = rope
     # Its type has no pair of a model and what was loaded.
-    found: Any = AutoModelForCausalLM.from_pretrained(
+    pair: Any = AutoModelForCausalLM.from_pretrained(
         source,
         config=CONFIG_MAPPING[kind](**entries),
         torch_dtype=torch.float32,
         output_loading_info=True,
     )
-    model, loaded = found
+    model, loaded = pair
     if missing := loaded["missing_keys"]:
         raise JobError(f"{source} has no {missing[0]}, which transformers 4 asks for")
     return model.eval()

@@ -80,7 +80,7 @@ class Quantizer(Strict):
     bits: int
 
     @abstractmethod
-    def each(
+    def quantize_all(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[object]
     ) -> Iterator[Quantized]:
         """Quantize the checkpoints in several folders, one after the other."""
@@ -116,7 +116,7 @@ class InProcess(Quantizer):
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """Quantize the checkpoint in a folder."""
 
-    def each(
+    def quantize_all(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[object]
     ) -> Iterator[Quantized]:
         """Quantize the checkpoints in several folders, one after the other."""

@@ -145,6 +145,6 @@ class Awq(InProcess, Calibrated, Grouped):
                 scaling[f"{name}.columns"] = columns.to(grids[name].scales, copy=True)
             if (rows := awq._rows.get(name)) is not None:
                 # If a layer has more outputs than the next one has inputs, the last are scaled.
-                whole = torch.cat([rows.new_ones(len(weight) - len(rows)), rows])
-                scaling[f"{name}.rows"] = whole.to(grids[name].scales)
+                padded = torch.cat([rows.new_ones(len(weight) - len(rows)), rows])
+                scaling[f"{name}.rows"] = padded.to(grids[name].scales)
         return grids, scaling

@@ -28,12 +28,12 @@ class Int8(InProcess):
         from ptq_dynamics import models
         from ptq_dynamics.quantize.storage import OnDemand
 
-        whole = models.without_weights(folder)
-        linear = {name for name, each in whole.named_modules() if isinstance(each, nn.Linear)}
+        empty = models.without_weights(folder)
+        linear = {name for name, layer in empty.named_modules() if isinstance(layer, nn.Linear)}
         options = BitsAndBytesConfig(
             load_in_8bit=True,
             llm_int8_threshold=self.threshold,
-            llm_int8_skip_modules=sorted(linear - models.linear_layers(whole).keys()),
+            llm_int8_skip_modules=sorted(linear - models.linear_layers(empty).keys()),
         )
         model = models.load(folder, torch.float32, quantization_config=options)
         # Codes, int8 [out, in], and the largest magnitude of every row, [out].

@@ -62,7 +62,7 @@ class Recipe(InProcess, Calibrated, Grouped):
             for part in (scheme.weights, scheme.input_activations):
                 if self.columns and part is not None and part.group_size:
                     part.group_size = self.columns
-            *before, (last, options) = chain(*(each.items() for each in self.modifiers))
+            *before, (last, options) = chain(*(modifier.items() for modifier in self.modifiers))
             steps = [_modifier(name, model, given) for name, given in before]
             groups = {"config_groups": {"blocks": scheme}}
             steps.append(_modifier(last, model, options | groups))

@@ -1,37 +1,57 @@
-"""The job that typesets the paper, with the numbers of the configuration."""
+"""The jobs that typeset the paper, with the numbers of the configuration, and write the page."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 
 from pydantic import BaseModel
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.config import Figure, load
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.config import load
 from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.figures.labels import rounded, short
 from ptq_dynamics.paper.typeset import PaperSettings, sources
-from ptq_dynamics.plan.checks import checked
-from ptq_dynamics.plan.regimes import COLUMNS, beside
-from ptq_dynamics.plan.site import Planner, Site
-from ptq_dynamics.plan.table_jobs import TableJobs
+from ptq_dynamics.plan.checks import check
+from ptq_dynamics.plan.claim_jobs import ClaimJobs
+from ptq_dynamics.plan.regimes import COLUMNS, beside_paper
+from ptq_dynamics.plan.site import Planner, Rule, Site
 
 # Keys of a scale without influence on results.
 ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
+TEMPLATE = Path(__file__).parents[1] / "report/page.html"
 
 
-class PaperJob(Planner):
-    """The paper on figures, claims and tables."""
+class PageSettings(Strict):
+    """Contents of the page."""
 
-    def __init__(self, site: Site, tables: TableJobs) -> None:
+    description: str  # of the scale
+    figures: tuple[tuple[str, str, str], ...]  # names, titles and captions
+    tables: tuple[tuple[str, str], ...]  # names and titles
+    template: str
+
+
+TYPESET = Rule[PaperSettings]("typeset", "<paper>/", "paper.typeset")
+REPORT = Rule[PageSettings]("report", "<results>/index.", "report.page")
+RULES = (TYPESET, REPORT)
+
+
+class PaperJobs(Planner):
+    """The paper and the page on the chosen figures, claims and tables."""
+
+    def __init__(self, site: Site, claims: ClaimJobs) -> None:
         super().__init__(site)
-        self.tables, self.claims, self.figures = tables, tables.claims, tables.figures
+        self.claims, self.figures = claims, claims.figures
 
     @cache
     def typeset(self) -> Job:
         """Return the paper's job, with the numbers of scale paper for comparison."""
         config, site = self.config, self.site
         choice = {**config.choice.model_dump(), "scale": "paper", "figures": "all"}
-        paper = checked(load(choice, config.folder), site.root)
+        paper = Site(load(choice, config.folder), site.root)
+        check(paper)
+        rows = beside_paper(self.planned, paper.planned)
         scale = self.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
         figures = [config.figures[name] for name in config.chosen]
         shown = {run.name for figure in figures for run in self.figures.runs(figure)}
@@ -43,21 +63,39 @@ class PaperJob(Planner):
             },
             "figures": {
                 name: self._words(name, figure)
-                for name, figure in self.tables.configured.items()
+                for name, figure in site.configured.items()
                 if figure.group is None or name in config.chosen
             },
             "tables": {name: table.title for name, table in config.tables.items()},
             "numbers": dict(_leaves({**numbers(site), "paper": numbers(paper)})),
             "configuration": [(key, str(value)) for key, value in _leaves(scale)],
             "columns": COLUMNS,
-            "regime": [row for row in beside(self.planned, paper.planned) if row["run"] in shown],
+            "regime": [row for row in rows if row["run"] in shown],
         }
         jobs = {needs.figure(name): self.figures.figure(name) for name in config.chosen}
-        jobs |= {needs.CLAIMS: self.claims.judge(), needs.TABLES: self.tables.write()}
-        jobs |= {needs.MEASUREMENTS: self.tables.collect()}
+        jobs |= {needs.CLAIMS: self.claims.judge(), needs.TABLES: self.claims.tabulate()}
+        jobs |= {needs.MEASUREMENTS: self.claims.measurements.collect()}
         inputs = {label: [job.manifest] for label, job in jobs.items()}
         settings = PaperSettings(told=contents, sources=sources(site.root))
-        return self.make("typeset", "paper.typeset", "paper", inputs, settings)
+        return self.make(TYPESET, "paper", inputs, settings)
+
+    @cache
+    def page(self) -> Job:
+        """Return the job of the page; raises `Problem` if a claim or table is wrong."""
+        inputs, figures = dict[str, list[str]](), list[tuple[str, str, str]]()
+        for name in sorted(self.config.chosen):
+            inputs[needs.figure(name)] = [self.figures.figure(name).manifest]
+            figure = self.config.figures[name]
+            figures.append((name, figure.title, " ".join(figure.caption.split())))
+        inputs |= {needs.TABLES: [self.claims.tabulate().manifest]}
+        inputs |= {needs.CLAIMS: [self.claims.judge().manifest]}
+        settings = PageSettings(
+            description="; ".join(filter(None, [self.scale.description, self.scale.note])),
+            figures=tuple(figures),
+            tables=tuple((name, table.title) for name, table in self.config.tables.items()),
+            template=TEMPLATE.read_text(encoding="utf-8"),
+        )
+        return self.make(REPORT, "index", inputs, settings)
 
     def _words(self, name: str, figure: Figure) -> dict[str, object]:
         """Return a figure's words; `missing` is the reason if it is not drawn."""
