@@ -258,7 +258,7 @@ def main() -> None:
         figures = chosen.build[0].partition(":")[0] if chosen.build else "fig04"
         python("-c", ACCEPT, chosen.scale, figures, REASON, log="accept")
     if chosen.sweep:
-        words = ("-m", "ptq_dynamics.cli", "dev", "sweep", chosen.sweep)
+        words = ("config/sweeps/compare.py", f"config/sweeps/{chosen.sweep}.yaml")
         python(*words, log="sweep", seconds=until - time.monotonic())
     if chosen.build:
         build(chosen.scale, chosen.build, Results(chosen.scale), until)

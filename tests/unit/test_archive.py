@@ -16,7 +16,7 @@ from ptq_dynamics.provenance.archive import RELEASE, Archive, identity_in
 from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.trace import trace
 from recorded import LOSSES, RUN, build, write
-from support import ROOT, plan, python
+from support import ROOT, python
 
 pytestmark = pytest.mark.slow
 
@@ -143,17 +143,12 @@ def test_a_list_of_digests_is_of_every_file(here):
     assert [line.split()[0] for line in released.wrong("smoke")] == names
 
 
-def test_costs_are_summed_by_kind_and_resources_by_rule(here):
-    found, used = costs.write_costs(plan("smoke", ROOT / "config"), Path())
-    rows = found.rows
+def test_costs_are_summed_by_kind(here):
+    rows = costs.write_costs("smoke", Path()).rows
     # Each job took 2.5 s, of which the processor computed 2.
     figures, *_, total = rows
     assert figures == ["figures", 2, 0, "0.0014", "0.0011", "0.0000"]
     assert total == ["all", 5, 0, "0.0035", "0.0028", "0.0000"] and len(rows) == 5
-    assert [row[:2] for row in used.rows][:2] == [["corpus", 1], ["figure", 2]]
-    # Minutes, MB and GPUs, each requested, at the median and at most.
-    measured = next(row[2:] for row in used.rows if row[0] == "measure")
-    assert measured[1:3] == ["0.042"] * 2 and measured[4:] == ["0.001"] * 2 + ["0"] * 3
     assert {path.name for path in costs.paths(Path())} <= {*os.listdir()}
 
 

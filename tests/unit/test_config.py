@@ -57,7 +57,7 @@ def refused(folder, words, **choice):
 
 
 FILES = {name: f"{name}.yaml" for name in TYPES if (CONFIG / f"{name}.yaml").exists()}
-FILES |= {"scale": SMOKE, "sweep": "sweeps/regime.yaml"}
+FILES |= {"scale": SMOKE}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -236,7 +236,7 @@ sys.exit(run.main([sys.argv[1]]))
 """
 
 
-@pytest.mark.parametrize("way", ["settle", "job", "status"])
+@pytest.mark.parametrize("way", ["settle", "job"])
 @pytest.mark.parametrize("last", ["walk/record.json", "walk/manifest.json"])
 def test_what_a_job_leaves_that_was_killed_once_it_had_published_is_removed(toy, last, way):
     before = results(toy)
@@ -246,12 +246,7 @@ def test_what_a_job_leaves_that_was_killed_once_it_had_published_is_removed(toy,
     (left,) = (toy.folder / "results/walk").glob(".work-*")
     other = left.with_name(".work-" + "0" * 16 + left.name[-9:])
     other.mkdir()  # may go on where its edit is made again
-    if way == "status":
-        sweep = "import sys; from ptq_dynamics.engine import publish, paths; publish.sweep_works"
-        done = toy.python("-c", f"{sweep}(paths.Paths(paths.Path('results/walk')))")
-        assert done.returncode == 0, done.stderr
-        toy.settle()
-    elif way == "job":
+    if way == "job":
         assert toy.run("walk").returncode == 0
     assert toy.settle() == dict.fromkeys(NAMES, True)
     assert list((toy.folder / "results/walk").glob(".work-*")) == [other]

@@ -2,15 +2,13 @@
 
 import math
 import re
+import runpy
 import shutil
 from contextlib import chdir
 from dataclasses import replace
 
-import pandas as pd
 import pytest
-from ptq_dynamics.cli.sweep import _carried, candidate
-from ptq_dynamics.config import load, read_file
-from ptq_dynamics.measure.names import CARRIED, LOSS
+from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regimes import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
@@ -83,11 +81,12 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
 @pytest.mark.slow
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
 def test_candidates_can_be_planned(tmp_path, file):
-    sweep = read_file(file, "sweep")
+    script = runpy.run_path(str(ROOT / "config/sweeps/compare.py"))
+    sweep = script["Sweep"](**read_yaml(file))
     with chdir(ROOT):
         for name, changes in sweep.candidates.items():
-            made = candidate(tmp_path / name, sweep, changes)
-            assert {*sweep.runs, *filter(None, [sweep.trunk])} == {*made.site.config.figures}
+            made = script["prepare"](tmp_path / name, sweep, changes)
+            assert {*sweep.runs} == {*made.site.config.figures}
 
 
 def test_legends_have_the_papers_rates_and_captions_what_they_are_here(changed):
@@ -108,10 +107,8 @@ def test_legends_have_the_papers_rates_and_captions_what_they_are_here(changed):
 def test_the_command_prints_numbers_beside_the_papers():
     done = python(["-m", "ptq_dynamics.cli", "dev", "regime", "--scale", "laptop"], ROOT)
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if line.startswith("constant-3e-3 ")]
-    assert len(lines) == 2 and "0.024 (0.003)" in lines[0] and "107 (614) !" in lines[0]
-    # What is measured of blocks follows, as it is built or released.
-    assert re.search(r"^wsd-3e-3 +2\.\d+ ", done.stdout, re.M)
+    (line,) = re.findall(r"^\| constant-3e-3 .*", done.stdout, re.M)
+    assert "0.024 (0.003)" in line and "107 (614) !" in line
 
 
 def test_what_is_not_alike_is_named():
@@ -123,12 +120,3 @@ def test_what_is_not_alike_is_named():
     assert replace(paper, timescale=None).unlike(paper) == {"timescale"}
     assert other.unlike(replace(paper, epochs=math.nan)) == names
     assert other.unlike(None) == {"epochs"} and paper.unlike(None) == set()
-
-
-def test_a_sweep_without_a_trunk_has_the_loss_that_blocks_carry_of_each_run():
-    """And not of the first run alone."""
-    sweep = read_file(ROOT / "config/sweeps/miniatures.yaml", "sweep")
-    ends = {name: 0.1 * number for number, name in enumerate(sweep.runs, 1)}
-    rows = [(name, metric, value) for name, value in ends.items() for metric in (CARRIED, LOSS)]
-    table = pd.DataFrame(rows, columns=["trajectory", "metric", "value"])
-    assert _carried(table, sweep) == {f"carried_{n}": f"{v:.4f}" for n, v in ends.items()}

@@ -72,7 +72,7 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
     assert "corpus.sources.embedded" in {name for name in here if here[name] != made[name]}
 
 
-@pytest.mark.parametrize("arguments", [["config"], ["dev", "sweep", "regime"]])
+@pytest.mark.parametrize("arguments", [["config"], ["dev", "regime"]])
 def test_a_command_does_not_run_the_code_of_another_checkout(tmp_path, arguments):
     this = {"PYTHONPATH": str(ROOT / "workflow")}
     other = Project.copy(tmp_path / "other", environment=this)

@@ -14,14 +14,13 @@ from typer.main import get_command
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import maintainers as dev
-from ptq_dynamics.cli.configured import config, lock
 from ptq_dynamics.cli.measuring import measure
-from ptq_dynamics.cli.verbs import adopt, audit, compare, plan, release, status, trace
+from ptq_dynamics.cli.verbs import adopt, audit, compare, config, lock, release, status, trace
 from ptq_dynamics.engine import checkout, run
 
 Verbs = tuple[Callable[..., bool], ...]
-VERBS: Verbs = (measure, status, plan, trace, audit, compare, adopt, release, config, lock)
-MAINTAINERS = (dev.accept, dev.claims, dev.cost, dev.crate, dev.readme, dev.regime, dev.sweep)
+VERBS: Verbs = (measure, status, trace, audit, compare, adopt, release, config, lock)
+MAINTAINERS = (dev.accept, dev.claims, dev.cost, dev.crate, dev.outcomes, dev.regime)
 
 
 def main() -> int:

@@ -2,16 +2,13 @@
 
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.options import Figures, Place, Scale, Seeds
-
-if TYPE_CHECKING:
-    from ptq_dynamics.plan import Plan
 
 
 def accept(
@@ -47,13 +44,13 @@ def claims(scale: Scale = None, figures: Figures = None, more_seeds: Seeds = Non
     """Print the outcome and the first ratio of every claim.
 
     Example: ptq-dynamics dev claims --scale smoke"""
-    from ptq_dynamics.cli import readme
+    from ptq_dynamics.cli import outcomes
 
     configured = chosen.load(scale=scale, figures=figures, more_seeds=more_seeds)
     name, about = configured.choice.scale, configured.scale
     if about.note:
         print(f"{about.description}: {about.note}")
-    for claim in readme.released_claims(Path("results", name), "claims", name)["claims"]:
+    for claim in outcomes.released_claims(Path("results", name), "claims", name)["claims"]:
         number, first = claim["number"] or "", (claim["rows"] or [{}])[0]
         numbers = claim.get("why", "")
         if "low" in first:
@@ -64,15 +61,15 @@ def claims(scale: Scale = None, figures: Figures = None, more_seeds: Seeds = Non
     return True
 
 
-def cost(scale: Scale = None, figures: Figures = None, more_seeds: Seeds = None) -> bool:
+def cost(scale: Scale = None) -> bool:
     """Write the table of build costs, from the records of the results.
 
     Example: ptq-dynamics dev cost --scale smoke"""
     from ptq_dynamics.claims.formats import as_markdown
     from ptq_dynamics.provenance import costs
 
-    plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
-    print(*map(as_markdown, costs.write_costs(plan, Path(plan.site.results))), sep="\n", end="")
+    name = chosen.load(scale=scale).choice.scale
+    print(as_markdown(costs.write_costs(name, Path("results", name))), end="")
     return True
 
 
@@ -89,13 +86,13 @@ def crate(place: Place, scale: Scale = None) -> bool:
     return True
 
 
-def readme() -> bool:
-    """Write the released outcomes into the README.
+def outcomes() -> bool:
+    """Plot the claims of all released scales, which README shows.
 
-    Example: ptq-dynamics dev readme"""
-    from ptq_dynamics.cli import readme
+    Example: ptq-dynamics dev outcomes"""
+    from ptq_dynamics.cli import outcomes
 
-    readme.update()
+    outcomes.draw()
     return True
 
 
@@ -103,50 +100,18 @@ def regime(scale: Scale = None) -> bool:
     """Compare the dimensionless numbers of a scale's runs with the paper's.
 
     Example: ptq-dynamics dev regime --scale laptop"""
-    from rich.console import Console
-    from rich.table import Table
-
+    from ptq_dynamics.claims.formats import Cell, Table, as_markdown
     from ptq_dynamics.plan import Plan
     from ptq_dynamics.plan.regimes import COLUMNS, beside_paper
 
-    plan, titles = chosen.plan(scale=scale), [name.replace("_", "\n") for name in COLUMNS]
-    table = Table("run", *titles, box=None, padding=(0, 1, 0, 0))
+    plan, rows = chosen.plan(scale=scale), list[list[Cell]]()
     for row in beside_paper(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):
-        cells = []
+        rows.append([row["run"]])
         for here, theirs, is_unlike in row["cells"]:
             published = f" ({theirs})" if theirs not in (None, here) else ""
-            cells.append(f"{here or '-'}{published}{' !' * is_unlike}")
-        table.add_row(row["run"], *cells)
-    Console(width=180).print(table)
+            rows[-1].append(f"{here or '-'}{published}{' !' * is_unlike}")
+    print(as_markdown(Table("Regime", ["run", *COLUMNS], rows)))
     print("In brackets: the value of scale paper, if different. !: the values are not alike.")
-    _print_carried(plan)
     for name, reason in plan.site.config.scale.regime.left_out.items():
         print(f"left out: {name} ({reason})")
     return True
-
-
-def sweep(name: Annotated[str, Argument(help="of a file in config/sweeps")]) -> bool:
-    """Train candidates for the settings of a scale, and tabulate their losses.
-
-    Example: ptq-dynamics dev sweep regime"""
-    from ptq_dynamics.cli import sweep
-
-    print(sweep.compare_candidates(name))
-    return True
-
-
-def _print_carried(plan: "Plan") -> None:
-    """Print the loss that the blocks of every run carry at its end, built or released."""
-    from ptq_dynamics.measure import measurements
-    from ptq_dynamics.measure.names import MEASUREMENTS, OF_BLOCKS
-    from ptq_dynamics.provenance.released import folders
-
-    places = (Path(plan.site.results), folders(plan.site.config.choice.scale)[0])
-    for path in filter(Path.is_file, (place / MEASUREMENTS for place in places)):
-        table = measurements.read_table(path).loc[lambda rows: rows.metric.isin(OF_BLOCKS)]
-        if not table.empty:
-            means = table.pivot_table(index="trajectory", columns="metric", values="value")
-            means["layers"] = [plan.site.planned[name].shape.model.layers for name in means.index]
-            print("carried: nats of loss that all blocks carry, and one alone; gain: rms × √inputs")
-            print(f"({path}, means over seeds)\n{means.round(2).to_string()}")
-            return

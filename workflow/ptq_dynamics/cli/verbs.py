@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import sys
 from collections import Counter
 from contextlib import chdir
 from dataclasses import asdict
@@ -39,7 +40,6 @@ def status(
 
     Example: ptq-dynamics status --scale smoke --figures 'fig04 fig06'"""
     from ptq_dynamics.config import require
-    from ptq_dynamics.engine.publish import sweep_works
     from ptq_dynamics.figures.captions import PAGE, has_page
     from ptq_dynamics.plan import BY_TARGET
     from ptq_dynamics.provenance.state import Finding, find, shortened
@@ -48,8 +48,6 @@ def status(
     plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds, deep=deep or None)
     others = [plan.job(BY_TARGET.get(name, name)) for name in words(also)]
     findings = find(plan, [*plan.targets(), *others], deep=plan.site.config.choice.deep)
-    for finding in (finding for finding in findings if finding.state == "up to date"):
-        sweep_works(plan.site.made[finding.manifest].paths)
     pictures = Path(plan.site.pictures)
     if not has_page(plan.site.config.figures, pictures):
         why = ("its figures or their words changed",)
@@ -71,39 +69,14 @@ def status(
     counts = Counter(finding.state for finding in rest)
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     print(f"{states}, {len(findings) - len(rest)} up to date")
-    return False
-
-
-def plan(
-    scale: Scale = None, figures: Figures = None, more_seeds: Seeds = None, as_json: Json = False
-) -> bool:
-    """Count the jobs that a build would run, by kind.
-
-    Example: ptq-dynamics plan --scale smoke"""
-    from ptq_dynamics.provenance.state import find
-
-    plan = chosen.plan(scale=scale, figures=figures, more_seeds=more_seeds)
-    jobs = dict[str, Counter[str]]()
-    for finding in find(plan, plan.targets()):
-        state = "kept" if finding.state == "up to date" else "run"
-        kind = plan.site.rules[finding.manifest]
-        jobs.setdefault(kind, Counter(run=0, kept=0))[state] += 1
-    left_out = plan.site.reasons
-    if as_json:
-        _print_json({"jobs": jobs, "left_out": left_out})
-        return True
-    print(f"{'kind':14} {'run':>7} {'kept':>7}")
-    for kind, counts in [*jobs.items(), ("all", sum(jobs.values(), Counter[str]()))]:
-        print(f"{kind:14} {counts['run']:7,} {counts['kept']:7,}")
-    for name, reason in left_out.items():
+    for name, reason in plan.site.reasons.items():
         print(f"left out: {name} ({reason})")
-    return True
+    return False
 
 
 def trace(
     file: Place,
     as_json: Json = False,
-    mermaid: Annotated[bool, Option("--mermaid", help="print a Mermaid graph")] = False,
 ) -> bool:
     """Print the lineage of a file, down to text and public checkpoints.
 
@@ -127,9 +100,6 @@ def trace(
         content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
         content |= {"row": chain.row, "measurements": chain.rows or {}}
         _print_json({**content, "missing": chain.missing})
-        return chain.is_verified
-    if mermaid:
-        print(chain.mermaid())
         return chain.is_verified
     seen = set[str]()
     print(*chain.words(SHOWN), sep="\n", end="\n" * bool(chain.row))
@@ -287,13 +257,13 @@ def release(
     figures: Figures = None,
     more_seeds: Annotated[str | None, Option(help="default: the scale's release_seeds")] = None,
     build: Annotated[
-        bool, Option("--build", help="first build and audit all, then update README")
+        bool, Option("--build", help="first build and audit all, then plot all releases")
     ] = False,
 ) -> bool:
     """Write the released files of a scale, from a clean commit.
 
     Example: ptq-dynamics release --scale smoke"""
-    from ptq_dynamics.cli import readme
+    from ptq_dynamics.cli import outcomes
     from ptq_dynamics.provenance.released import release, require_clean
 
     configured = chosen.load(scale=scale)
@@ -310,5 +280,42 @@ def release(
     place, count = release(chosen.plan(**choice))
     print(f"{place}: {count} results, {place.stat().st_size / 1e6:.1f} MB")
     if build:
-        readme.update()
+        outcomes.draw()
     return True
+
+
+def config(
+    scale: Scale = None,
+    help_keys: Annotated[
+        str | None, Option(metavar="FILE", help="print keys, as JSON schema: runs, ...")
+    ] = None,
+) -> bool:
+    """Print the resolved configuration of a scale.
+
+    Example: ptq-dynamics config --help-keys runs"""
+    import yaml
+
+    from ptq_dynamics.config import schema
+    from ptq_dynamics.plan.catalogue import resolve
+
+    if help_keys:
+        print(json.dumps(schema(help_keys), indent=1, ensure_ascii=False))
+        return True
+    at_scale = resolve(chosen.load(scale=scale)).config
+    content = at_scale.model_dump(mode="json", serialize_as_any=True)
+    yaml.safe_dump(content, sys.stdout, sort_keys=False, allow_unicode=True)
+    return True
+
+
+def lock() -> bool:
+    """Pin the revisions of public models to commits on the Hugging Face hub.
+
+    Example: ptq-dynamics lock"""
+    from ptq_dynamics.hub import lock as hub
+    from ptq_dynamics.plan.catalogue import resolve
+    from ptq_dynamics.plan.releases import to_lock
+
+    paper = resolve(chosen.load(scale="paper"))
+    resolved, failed = hub.lock(to_lock(paper.public.values(), paper.config.scale))
+    print(f"{resolved} revisions are locked in {hub.LOCK}", *failed, sep="\nerror: ")
+    return not failed

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from ptq_dynamics.base.components import OneOf
-from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
+from ptq_dynamics.base.fields import Name, Named, Seed, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.definitions import Ladder, TableQuery
 from ptq_dynamics.config import counts
@@ -58,17 +58,6 @@ class Backends(Strict):
 
     trajectory: str
     groups: list[Annotated[list[str], Field(min_length=1)]]
-
-
-class Sweep(Strict):
-    """Changes of `candidates` to the file of a scale. `dev sweep` compares the last losses of
-    `runs`, and whether `trunk` still learns."""
-
-    scale: Name
-    seed: Seed
-    runs: Annotated[tuple[str, ...], Field(min_length=2), Once]
-    trunk: str | None = None
-    candidates: Annotated[Named[dict[str, object]], Field(min_length=1)]
 
 
 class Config(Strict):
@@ -116,9 +105,9 @@ def grouped(figures: Mapping[str, Figure]) -> dict[str, list[str]]:
 # Types of the files by name without suffix; the files under scales/ have the type `scale`.
 _CHOSEN = ("folder", "lock", "choice")  # what a choice decides
 _PARTS = {n: field.annotation for n, field in Config.model_fields.items() if n not in _CHOSEN}
-TYPES: dict[str, Any] = {"config": Choice, "sweep": Sweep, "ladder": Ladder, **_PARTS}
+TYPES: dict[str, Any] = {"config": Choice, "ladder": Ladder, **_PARTS}
 # Files directly in the folder config/.
-FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name not in ("scale", "sweep")]
+FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name != "scale"]
 # Variables of `make` by the key of a choice.
 BY_MAKE = {"scale": "SCALE", "figures": "FIGURES", "more_seeds": "SEEDS", "deep": "DEEP"}
 

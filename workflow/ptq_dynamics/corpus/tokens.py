@@ -8,15 +8,8 @@ import torch
 from torch import Tensor
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.splits import (
-    ANSWERS,
-    BEGIN,
-    DIALOGUE_ENDS,
-    DTYPE,
-    ENDS,
-    ENDS_DTYPE,
-    Split,
-)
+from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus.splits import Split
 from ptq_dynamics.engine.manifest import Manifest
 
 FILLING = -1
@@ -25,14 +18,14 @@ TOO_SHORT = 10
 
 def read_split(corpus: Manifest, split: Split) -> np.ndarray:
     """Return the tokens of a split, memory-mapped uint16 or uint32 [n]."""
-    stored = np.dtype(corpus.facts[DTYPE]).newbyteorder("<")
+    stored = np.dtype(corpus.facts[splits.DTYPE]).newbyteorder("<")
     return np.memmap(corpus.file(f"{split}.bin"), dtype=stored, mode="r")
 
 
 def blocks(corpus: Manifest, split: Split, context: int, count: int | None = None) -> Tensor:
     """Return `count` (None: all) blocks of `context` tokens (section 2), int64 [count, context].
     The tokens with which blocks of the corpus begin count as well."""
-    tokens, begin = read_split(corpus, split), corpus.facts.get(BEGIN, [])
+    tokens, begin = read_split(corpus, split), corpus.facts.get(splits.BEGIN, [])
     own = context - len(begin)
     available = len(tokens) // own
     wanted = max(1, available) if count is None else count
@@ -47,8 +40,8 @@ def blocks(corpus: Manifest, split: Split, context: int, count: int | None = Non
 def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Tensor:
     """Return documents of the calibration split (section 3), cut or filled, int64 [count, context],
     without those of at most `TOO_SHORT` tokens, as in GPTQModel."""
-    tokens, begin = read_split(corpus, "calibration"), corpus.facts.get(BEGIN, [])
-    ends = np.fromfile(corpus.file(ENDS), dtype=ENDS_DTYPE).astype(np.int64)
+    tokens, begin = read_split(corpus, "calibration"), corpus.facts.get(splits.BEGIN, [])
+    ends = np.fromfile(corpus.file(splits.ENDS), dtype=splits.ENDS_DTYPE).astype(np.int64)
     if len(ends) < before + count:
         raise _too_small(corpus, "calibration", f"{len(ends)} whole documents", before + count)
     table = np.full((count, context), FILLING, dtype=np.int64)
@@ -97,7 +90,7 @@ def order(seed: int, epoch: int, count: int) -> np.ndarray:
 
 def answers(corpus: Manifest) -> np.ndarray:
     """Return marks of train's tokens, 1 in answers, memory-mapped uint8 [n]."""
-    return np.memmap(corpus.file(ANSWERS), dtype=np.uint8, mode="r")
+    return np.memmap(corpus.file(splits.ANSWERS), dtype=np.uint8, mode="r")
 
 
 class Pairs:
@@ -106,7 +99,9 @@ class Pairs:
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
         marks = answers(corpus).astype(np.int8)
         self._tokens, self._batch, self._seed = read_split(corpus, "train"), batch, seed
-        self._ends = np.fromfile(corpus.file(DIALOGUE_ENDS), dtype=ENDS_DTYPE).astype(np.int64)
+        self._ends = np.fromfile(corpus.file(splits.DIALOGUE_ENDS), dtype=splits.ENDS_DTYPE).astype(
+            np.int64
+        )
         self._starts = np.concatenate([[0], self._ends[:-1]])
         self._turns = np.flatnonzero(np.diff(marks) == 1) + 1
         longest = (self._turns - self._starts).max() + (self._ends - self._turns).max()

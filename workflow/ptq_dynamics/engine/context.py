@@ -47,7 +47,6 @@ class Context(Generic[S]):
     progress: Progress
     earlier: Path | None = None  # folder of the job's last result; equal files may be linked
     identity: str = ""  # hex digest of everything that the result depends on
-    device_map: str = "auto"  # for accelerate: how to spread a model that fits on no device
 
     def input(self, label: str) -> Manifest:
         """Return the only manifest under `label`."""

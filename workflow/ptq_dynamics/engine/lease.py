@@ -49,33 +49,23 @@ class Lease:
         )
 
 
-def _lock(path: Path, lost: Callable[[object], None] | None = None) -> SoftFileLease:
+def lease_on(path: Path, lost: Callable[[object], None] | None = None) -> SoftFileLease:
+    """Return the lease `path`, for which `with` waits but briefly; then it raises `Timeout`."""
     return SoftFileLease(
         path,
         lease_duration=SECONDS,
         heartbeat_interval=BEAT,
         on_compromise=lost,
         poll_interval=POLL,
+        timeout=POLL,
     )
-
-
-@contextmanager
-def if_free(path: Path) -> Iterator[bool]:
-    """Hold the lease `path` if it is free; yield whether this process has the lease."""
-    lock = _lock(path)
-    with suppress(Timeout, OSError):
-        lock.acquire(timeout=POLL)
-    try:
-        yield lock.is_locked
-    finally:
-        lock.release()
 
 
 @contextmanager
 def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
     """Hold the lease `path`, and print a line if another process has it. A process that loses the
     lease is terminated."""
-    lock = _lock(path, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    lock = lease_on(path, lambda _: os.kill(os.getpid(), signal.SIGTERM))
     try:
         lock.acquire(timeout=0)
     except Timeout:

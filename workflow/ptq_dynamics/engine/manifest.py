@@ -3,7 +3,6 @@ results have equal manifests. The record beside a manifest has the same content.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ class File(TypedDict):
 
 Files = dict[str, File]
 Facts = dict[str, Any]  # JSON; whoever reads a fact knows its type from the stage that wrote it
-LARGE = 1 << 30  # bytes
 
 
 @dataclass
@@ -66,24 +64,10 @@ class Manifest:
                 if any(restored.files.get(other) != self.files[other] for other in self._verified):
                     raise Problem(f"{self.path} changed during this job; run the command again")
                 self.files, self.facts = restored.files, restored.facts
-            is_known = written(self._mark(name)) == written(path)
-            if harm := self._differs(name, deep=not is_known):
+            if harm := self._differs(name, deep=True):
                 raise Problem(f"{harm}; {mend}")
-            self.mark([] if is_known else [name])
             self._verified.add(name)
         return path
-
-    def mark(self, names: Iterable[str]) -> None:
-        """Mark `LARGE` files as verified until they are written again; jobs need not hash them."""
-        for name in names:
-            if self.files[name]["size"] >= LARGE:
-                with suppress(OSError):  # the folder may be read-only
-                    time, mark = written(self.folder / name), self._mark(name)
-                    mark.touch()
-                    os.utime(mark, ns=(time, time))
-
-    def _mark(self, name: str) -> Path:
-        return self.folder / f".verified-{self.files[name]['sha256'][:16]}"
 
     def subfolder(self, name: str) -> Path:
         """Return the path of a folder of the result after all its files were verified."""

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from filelock import Timeout
+
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.lease import if_free
+from ptq_dynamics.engine.lease import lease_on
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
@@ -71,7 +73,6 @@ def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[],
     for text, target in ((made.text(), paths.record), (manifest.text(), paths.manifest)):
         write_atomically(copy, text)
         os.replace(copy, target)
-    manifest.mark(made.files)
 
 
 def clear(paths: Paths) -> None:
@@ -88,6 +89,5 @@ def clear(paths: Paths) -> None:
 def sweep_works(paths: Paths) -> None:
     """Do what `clear` does, unless another process has the lease."""
     if paths.works():
-        with if_free(paths.lease) as is_free, suppress(Problem):
-            if is_free:
-                clear(paths)
+        with suppress(Problem, Timeout, OSError), lease_on(paths.lease):
+            clear(paths)

@@ -68,7 +68,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
         rows += [{**key, "layer": layer, **numbers} for layer, numbers in errors.items()]
         for fact, content in about.items():
             by_name.setdefault(fact, {})[name] = content
-        with models.offloading(context.scratch, context.device_map):
+        with models.offloading(context.scratch):
             model = models.load(folder, torch.float32 if is_full else None)
             place = source.folder(checkpoint)
             with _compared(model, place, of_predictions) as compared:

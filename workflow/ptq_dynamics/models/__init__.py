@@ -135,11 +135,10 @@ _spreading: ContextVar[dict[str, object] | None] = ContextVar("_spreading", defa
 
 
 @contextmanager
-def offloading(scratch: Path, device_map: str = "auto") -> Iterator[None]:
-    """Let models be spread with accelerate's `device_map`, also into a temporary folder in
-    `scratch`."""
+def offloading(scratch: Path) -> Iterator[None]:
+    """Let accelerate spread models, also into a temporary folder in `scratch`."""
     folder = scratch / OFFLOADED
-    token = _spreading.set({"device_map": device_map, "offload_folder": folder})
+    token = _spreading.set({"device_map": "auto", "offload_folder": folder})
     try:
         yield
     finally:

@@ -75,7 +75,7 @@ def release(plan: Plan) -> tuple[Path, int]:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     write_page(plan.site.config.figures, pictures)
-    costs.write_costs(plan, results)
+    costs.write_costs(scale, results)
     raw = [job for job in jobs if not job.stage.startswith(DERIVED)]
     place = pack(raw, results)
     write_sums(scale)

@@ -80,15 +80,6 @@ class Chain:
 
         return below(self.top, 0)
 
-    def mermaid(self) -> str:
-        """Return a Mermaid graph with arrows from inputs to results."""
-        nodes = {path: f"n{number}" for number, path in enumerate(self.results)}
-        lines = [f'{node}["{self.results[path].label}"]' for path, node in nodes.items()]
-        for path, result in self.results.items():
-            known = (nodes[source] for source in self.inputs(result) if source in nodes)
-            lines += [f"{node} --> {nodes[path]}" for node in known]
-        return "\n  ".join(["graph TD", *lines])
-
 
 def trace(text: str, archive: Archive) -> Chain:
     """Trace a file of a result, a picture from elsewhere, or a row as `FILE.csv:ROW`, from 1.

@@ -105,7 +105,7 @@ def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict
 @contextmanager
 def quietly(context: Context[object]) -> Iterator[None]:
     """Allow models to be spread over devices, and redirect stderr to the job's log."""
-    offloading = models.offloading(context.scratch, context.device_map)
+    offloading = models.offloading(context.scratch)
     with offloading, redirect_stderr(context.progress.log or sys.stderr):
         yield
 
