@@ -139,6 +139,7 @@ WRONG = [
     ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
     ("--methods rtn --methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
     ("--methods 'rtn gtpq'", "--methods: no method 'gtpq'; the nearest: gptq"),
+    ("--tasks wrod", "--tasks: no task 'wrod'; the nearest: word"),
     ("--tasks word", "--tasks: word needs blocks of 128 tokens, and those of run have 32; "),
     ("--methods int8 --bits 4", "--bits 4 fits no given method"),
     ("--bits '4 9'", "--bits is '9': must be from 2 to 8"),

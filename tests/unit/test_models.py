@@ -74,10 +74,12 @@ def test_a_shard_that_is_missing_is_one_line(folder, tmp_path):
         models.load(tmp_path)
 
 
-def test_code_that_comes_with_a_model_does_not_run(tmp_path, monkeypatch):
+def test_code_that_no_job_put_beside_a_model_does_not_run(tmp_path, monkeypatch):
+    """Jobs link no code unless it is trusted (test_custom_code)."""
     content = {"auto_map": {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own"}}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "own", **content}))
-    (tmp_path / "own.py").write_text("raise SystemExit('ran')")
+    (tmp_path.parent / "own.py").write_text("raise SystemExit('ran')")
+    monkeypatch.syspath_prepend(tmp_path.parent)
     monkeypatch.setattr("builtins.input", lambda _: "y")
     with pytest.raises(Problem, match="holds no readable checkpoint"):
         models.load(tmp_path)

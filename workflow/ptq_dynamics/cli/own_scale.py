@@ -120,6 +120,7 @@ def scale(
     scale |= {"models": {"main": shape}, "corpora": {"main": main}}
     scale["regime"].pop("left_out", None)
     (scale.get("miniatures") or {}).pop("exponents", None)
+    config.require("--tasks", "task", tasks, config.read_yaml(ROOT / "config/tasks.yaml"))
     if tasks and not scale.get("tasks"):
         raise Problem(f"--tasks: scale {name} has no tasks; leave --scale out")
     names = {"names": [*tasks], "at_chance": [], "shots_of": {}}
