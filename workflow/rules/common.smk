@@ -34,6 +34,9 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 # With --sdm conda; otherwise jobs run in the environment of Snakemake. It formats this path.
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
+# A job: `spec` below plans it (Plan.job) and writes its specification, which names a stage, a module
+# such as train.train; engine/run.py calls `run` of that module, and engine/publish.py moves the result
+# to its folder and writes its manifest. The warm process (engine/warm.py) does the same, only faster.
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.

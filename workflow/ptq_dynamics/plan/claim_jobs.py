@@ -117,7 +117,7 @@ class ClaimJobs(Planner):
                     columns.setdefault(quantizer, self.figures.shown(query, quantizer))
             shown = tuple(columns.values())
             tables.append(Filled(name=name, table=table, rows=(*lines.values(),), columns=shown))
-        series, measured = self.measurements.measured(query.query for query in queries)
+        series, measured = self.measurements.series_of(query.query for query in queries)
         runs = {run.label: run for run in chain(*map(self.figures.runs, queries))}
         settings = TablesSettings(
             tables=tuple(tables),

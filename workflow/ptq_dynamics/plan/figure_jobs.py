@@ -42,7 +42,7 @@ class FigureJobs(Planner):
     def figure(self, name: str) -> Job:
         """Return the job of one figure."""
         figure = self.config.figures[name]
-        series, inputs = self.measurements.measured([figure.query])
+        series, inputs = self.measurements.series_of([figure.query])
         runs = list(self.runs(figure))
         if figure.of_one_seed:
             runs = [run for run in runs if run.seed == self.seed(run.name)]

@@ -69,7 +69,7 @@ class MeasurementJobs(Planner):
         public = self._public(trajectory)
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
         settings = MeasureSettings(
-            checkpoints=self.trajectories.checkpoints(trajectory, shard),
+            checkpoints=self.trajectories.measured_ids(trajectory, shard),
             context=shape.context,
             blocks=scale.evaluation.count(shape.context),
             batch=scale.evaluation.batch,
@@ -98,10 +98,12 @@ class MeasurementJobs(Planner):
         """Return the job that joins all measurements of the chosen figures and their tables."""
         figures = [self.config.figures[name] for name in self.config.chosen]
         added = chain.from_iterable(map(self.added, self.config.tables.values()))
-        series, inputs = self.measured(figure.query for figure in (*figures, *added))
+        series, inputs = self.series_of(figure.query for figure in (*figures, *added))
         return self.make(COLLECT, "measurements", inputs, CollectSettings(in_order(series)))
 
-    def measured(self, queries: Iterable[Query]) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
+    def series_of(
+        self, queries: Iterable[Query]
+    ) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
         """Return the series of some queries, and the manifests of their measurements by label."""
         every, inputs = dict[Series, None](), dict[str, list[str]]()
         of_models = [name for name, kind in owners().items() if issubclass(kind, ModelMetric)]
@@ -149,7 +151,7 @@ class MeasurementJobs(Planner):
     def curvature(self, trajectory: str, probe: str, shard: str, seed: int) -> Job:
         """Return the job of a probe of the Hessian, of a shard."""
         scale, context = self.scale.curvature, self.planned[trajectory].shape.context
-        kind, ids = scale.probe(probe), self.trajectories.checkpoints(trajectory, shard)
+        kind, ids = scale.probe(probe), self.trajectories.measured_ids(trajectory, shard)
         settings = kind.settings(
             checkpoints=tuple(dict.fromkeys((*ids[:: kind.every], ids[-1]))),
             context=context,

@@ -170,7 +170,7 @@ class TrajectoryJobs(Planner):
         """Return the job of one shard of a public model."""
         model = self.planned[name]
         assert isinstance(model, PlannedRelease)
-        settings = model.entry.settings(self.checkpoints(name, shard), model.parameters)
+        settings = model.entry.settings(self.measured_ids(name, shard), model.parameters)
         at, label = {"public": name, "shard": shard}, f"{name} {shard}"
         if isinstance(settings, LocalSettings):
             return self.make(LINK, label, {}, settings, **at)
@@ -181,7 +181,7 @@ class TrajectoryJobs(Planner):
         """Return the job of one shard of averages."""
         average, seed = self.planned[name], self.seed(name, seed)
         assert isinstance(average, PlannedAverage)
-        chosen = self.checkpoints(name, shard)
+        chosen = self.measured_ids(name, shard)
         means = tuple(mean for mean in average.means if mean.id in chosen)
         members = {(member.source, member.checkpoint) for mean in means for member in mean.members}
         inputs = {
@@ -197,7 +197,7 @@ class TrajectoryJobs(Planner):
         at = {"average": name, "seed": seed, "shard": shard}
         return self.make(AVERAGE, f"{name} seed {seed}", inputs, settings, **at)
 
-    def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
+    def measured_ids(self, name: str, shard: str) -> tuple[str, ...]:
         """Return ids of the measured checkpoints of one shard."""
         return tuple(point.id for point in self.planned[name].shards[shard])
 
