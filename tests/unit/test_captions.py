@@ -1,9 +1,12 @@
 """The page of titles and captions beside the figures, and the one that is committed."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from PIL import Image, ImageColor
 from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.figures import contact
 from ptq_dynamics.figures.captions import has_page, page, write_page
 from support import ROOT, plan
 
@@ -48,6 +51,31 @@ def test_a_picture_that_changed_is_also_new_in_the_picture_of_all(tmp_path):
         with Image.open(folder / "contact-sheet.png") as sheet:
             shown = {color for _, color in sheet.convert("RGB").getcolors(10**6)}
         assert {ImageColor.getrgb(color), (255, 255, 255), (0, 0, 0)} <= shown
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "changed"])
+def test_a_damaged_picture_does_not_prevent_its_repair(damage, tmp_path):
+    """A build writes the page before it draws what is damaged."""
+    figures, folder = plan("laptop").site.config.figures, folder_of_figures(tmp_path / "figures")
+    write_page(figures, folder)
+    content = (path := folder / "pca.png").read_bytes()
+    path.unlink()
+    if damage != "missing":
+        rest = b"" if damage == "short" else bytes(len(content) - 60)
+        path.write_bytes(content[:60] + rest)
+    assert not has_page(figures, folder)
+    write_page(figures, folder)
+    assert has_page(figures, folder)
+    path.write_bytes(content)
+    assert not has_page(figures, folder)
+
+
+def test_two_builds_may_write_the_sheet_at_once(tmp_path):
+    folder = folder_of_figures(tmp_path / "figures")
+    pictures, sheet = sorted(folder.glob("*.png")), folder / "contact-sheet.png"
+    with ThreadPoolExecutor(4) as pool:
+        [*pool.map(lambda _: contact.write(pictures, sheet), range(20))]
+    assert contact.is_current(pictures, sheet)
 
 
 def test_what_the_numbers_of_a_figure_say_stands_below_its_caption(tmp_path):

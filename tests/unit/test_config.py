@@ -116,6 +116,34 @@ BAD = {
         put("fig04", "curves", "Stable", value=["constant"]),
         ["fig04.curves", "no trajectory 'constant'", "nearest: moe-constant"],
     ),
+    "a reference that no curve is": (
+        "figures.yaml",
+        put("beyond-bits", "options", "beside", value="Decai"),
+        ["figures.yaml: beyond-bits", "3e-4 are Decay, LAWA: must be 'Decai' (options.beside)"],
+    ),
+    "a reference without another curve": (
+        "figures.yaml",
+        put("beyond-bits", "curves", "Alone: Decay", value=["rainbow-172"]),
+        [
+            "beyond-bits",
+            "curves of group Alone are Decay: must be 'Decay' (options.beside) and others",
+        ],
+    ),
+    "a reference that is two ends": (
+        "figures.yaml",
+        put("beyond-bits", "curves", "Two: Decay", value=["constant-3e-3", "rainbow-172"]),
+        ["beyond-bits", "curves.Two: Decay has 2 trajectories; keep the last"],
+    ),
+    "a level at the peak rate against a share": (
+        "figures.yaml",
+        put("interpolation", "options", "words", value=True),
+        ["interpolation", "options.x is 'share', but options.words needs 'tokens'; drop one"],
+    ),
+    "gradients against a budget": (
+        "figures.yaml",
+        put("fig05", "metrics", value=["loss", "gradient_norm", "quantization_error"]),
+        ["fig05", "options.x is 'budget', but gradient_norm needs 'tokens'; drop one"],
+    ),
     "a package without a name": (
         SMOKE,
         put("corpora", "main", "packages", value=["click", ""]),

@@ -58,11 +58,13 @@ def write(
         if files and (count > 1 or len(runs) > 1):
             why = "is of one checkpoint; name its folder, or --last 1"
             raise Problem(f"--methods: {files[0]} {why}")
-        curves[name] = [key]
+        # A colon and a space would end the name of a group of curves.
+        curve = name.replace(": ", ":\N{NO-BREAK SPACE}")
+        curves[curve] = [key]
         without = sorted(shard for of, shard in lost if of == mean)
         if size > 1 and count - size + 1 > len(without):
             label = f"average of the last {size}"
-            curves[label if len(runs) == 1 else f"{label} of {name}"] = [mean]
+            curves[label if len(runs) == 1 else f"{label} of {curve}"] = [mean]
             averages[mean] = {"trajectory": key, "last": size, "without": without}
     figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
     figure["metrics"] = ["quantization_error", "loss", *metrics]

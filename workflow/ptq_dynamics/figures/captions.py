@@ -40,8 +40,9 @@ def page(figures: Mapping[str, Figure], folder: Path) -> str:
 
 def _drawn(figures: Iterable[str], folder: Path) -> dict[str, Path]:
     """Return the pictures in a folder by figure."""
-    drawn = (name for name in figures if (folder / f"{name}.{RECORD}").exists())
-    return {name: folder / f"{name}.png" for name in drawn}
+    recorded = (name for name in figures if (folder / f"{name}.{RECORD}").exists())
+    pictures = {name: folder / f"{name}.png" for name in recorded}
+    return {name: path for name, path in pictures.items() if path.is_file()}
 
 
 def has_page(figures: Mapping[str, Figure], folder: Path) -> bool:

@@ -2,7 +2,13 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 SHEET = "contact-sheet.png"
 ACROSS = 5  # pictures in a row
@@ -19,9 +25,7 @@ def write(pictures: Sequence[Path], sheet: Path) -> None:
     from PIL import Image, ImageDraw
     from PIL.PngImagePlugin import PngInfo
 
-    small = [Image.open(path).convert("RGB") for path in pictures]
-    for picture in small:
-        picture.thumbnail(SIZE)
+    small = [_small(path) for path in pictures]
     rows = [range(start, len(small))[:ACROSS] for start in range(0, len(small), ACROSS)]
     heights = [max(small[number].height for number in row) + 2 * ROOM for row in rows]
     drawn, top = Image.new("RGB", (ACROSS * (SIZE[0] + ROOM), sum(heights)), "white"), 0
@@ -33,9 +37,23 @@ def write(pictures: Sequence[Path], sheet: Path) -> None:
         top += height
     about = PngInfo()
     about.add_text("Source", _identity(pictures))
-    temporary = sheet.with_name(f".{sheet.name}")
-    drawn.save(temporary, "PNG", pnginfo=about)
-    temporary.replace(sheet)
+    content, temporary = BytesIO(), sheet.with_name(f".{sheet.name}")
+    drawn.save(content, "PNG", pnginfo=about)
+    temporary.write_bytes(content.getvalue())
+    with suppress(FileNotFoundError):  # another build has moved it to its place
+        temporary.replace(sheet)
+
+
+def _small(path: Path) -> "Image.Image":
+    """Return a picture in a cell of the sheet; white if the file is damaged."""
+    from PIL import Image
+
+    try:
+        small = Image.open(path).convert("RGB")
+    except (OSError, SyntaxError):  # the build that writes the sheet draws the picture again
+        return Image.new("RGB", SIZE, "white")
+    small.thumbnail(SIZE)
+    return small
 
 
 def _identity(pictures: Sequence[Path]) -> str:

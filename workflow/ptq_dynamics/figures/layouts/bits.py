@@ -1,9 +1,12 @@
 """Losses at the ends of runs, less the loss of a reference run, against the bits of a weight."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.figures.labels import METHODS, Panel
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.figures.labels import METHODS, Panel, in_group
 from ptq_dynamics.figures.layout import Layout, Some, Text
 from ptq_dynamics.measure import names
 
@@ -34,6 +37,20 @@ class Bits(Layout):
     metrics: tuple[Literal["loss"]]
     options: BitsOptions
 
+    @model_validator(mode="after")
+    def _has_reference(self) -> Self:
+        beside, groups = self.options.beside, dict[str, list[str]]()
+        for label, members in self.curves.items():
+            if len(members) > 1:
+                raise ValueError(f"curves.{label} has {len(members)} trajectories; keep the last")
+            group, name = in_group(label)
+            groups.setdefault(group, []).append(name)
+        for group, curves in groups.items():
+            if beside not in curves or len(curves) < 2:
+                where = f"curves{f' of group {group}' * bool(group)} are {', '.join(curves)}"
+                raise ValueError(f"{where}: must be {beside!r} (options.beside) and others")
+        return self
+
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
         data, label = sheet.data, f"Loss − {self.options.beside.lower()} (nats/token)"
@@ -42,8 +59,13 @@ class Bits(Layout):
             own = [q.name for q in data.quantizers.values() if q.method == method]
             for group, curves in data.groups.items():
                 points = self._points(data, own, curves)
+                if points.y.isna().all():  # the scale leaves out the reference, or all others
+                    continue
                 title = f"{group}\n{METHODS.get(method, method.upper())}".strip()
                 sheet.add(Panel(title, "Bits of a weight", label, form="bars"), points)
+        if not sheet.panels:
+            why = f"no curve beside {self.options.beside!r} in any group"
+            raise Problem(f"{data.settings.scale} has {why}; choose other figures")
         return sheet.publish(draw=_draw_panel)
 
     def _points(self, data: "Curves", own: list[str], curves: dict[str, str]) -> "pd.DataFrame":

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.columns import OrColumn
@@ -53,6 +54,15 @@ class OverTokens(Layout):
     layout: Literal["over_tokens"]
     metrics: Some[Annotated[Literal[names.OfRuns, "accuracy"], OrColumn()]]
     options: OverTokensOptions = OverTokensOptions()
+
+    @model_validator(mode="after")
+    def _has_axis(self) -> Self:
+        x, needing = self.options.x, [metric for metric in self.metrics if metric in TRAINING]
+        options = ("branches", "words")
+        needing += [f"options.{name}" for name in options if getattr(self.options, name)]
+        if x != "tokens" and needing:
+            raise ValueError(f"options.x is {x!r}, but {needing[0]} needs 'tokens'; drop one")
+        return self
 
     @property
     def reads(self) -> Reads:
