@@ -180,7 +180,7 @@ def test_a_run_is_watched_while_it_trains_and_deletes_checkpoints(tmp_path):
     rows = rows_of(out / OUTPUTS[2])
     shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "gptq-3bit"}
     assert shown == {("run", "5"), ("run", "10"), ("run", "15"), ("last-2", "10"), ("last-2", "15")}
-    assert "checkpoint-5 no longer exist, and had been measured" in Waiting.page()
+    assert "Measured before deletion: checkpoint-5" in Waiting.page()
     assert not [*out.glob("results/own/average/*/*/*/*.safetensors")]
     # What was deleted cannot be measured under another quantizer.
     done, _ = measure(tmp_path / "run", out, "--methods", "rtn", "--bits", "4", "--tokens", "2048")
@@ -195,7 +195,7 @@ def test_a_signal_to_the_command_alone_ends_its_build(trained, tmp_path):
             assert call.poll() is None
         call.terminate()
         call.stdout.read()  # ends with the last process that writes into the pipe
-    assert call.returncode == -signal.SIGTERM
+    assert call.returncode == -signal.SIGTERM and not (tmp_path / "out").exists()
 
 
 def test_two_runs_have_one_picture_and_a_verdict(trained, tmp_path):

@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -60,6 +61,26 @@ def profile(name: str) -> Path:
     return places[0].absolute()
 
 
+@contextmanager
+def ending(end: Callable[[int], object]) -> Iterator[None]:
+    """Call `end` with the signals that would end this process, which ends after the block."""
+    ended = list[int]()
+
+    def hear(number: int, _: FrameType | None) -> None:
+        ended.append(number)
+        end(number)
+
+    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, hear) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if ended:
+            os.kill(os.getpid(), ended[0])
+
+
 def build(
     folder: Path,
     targets: Iterable[str],
@@ -80,19 +101,7 @@ def build(
     build = subprocess.Popen(
         [*command, "--", *targets], cwd=folder, env=environment, process_group=0
     )
-
-    ended = list[int]()
-
-    def end(number: int, _: FrameType | None) -> None:
-        ended.append(number)
-        os.killpg(build.pid, number)
-
-    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, end) for number in heard}
-    status = build.wait()
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    if ended:
-        os.kill(os.getpid(), ended[0])
+    with ending(lambda number: os.killpg(build.pid, number)):
+        status = build.wait()
     if status:
         raise Problem("the build failed (see above); to resume it, run the same command again")

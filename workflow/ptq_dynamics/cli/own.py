@@ -59,7 +59,7 @@ def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list
     about += f" in blocks of {shape.context:,}"
     print(about)
     if gone := [local.subfolder for run in runs.values() for local in run.deleted]:
-        about += f". {', '.join(gone)} no longer exist, and had been measured"
+        about += f". Measured before deletion: {', '.join(gone)}"
     if any(finding.state != "up to date" for finding in find(plan, plan.targets())):
         _build(plan, profile, jobs)
     print(f"\n{_report(plan, figure, f'{about}.', left)}\n")

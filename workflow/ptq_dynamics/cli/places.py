@@ -1,5 +1,6 @@
 """Folders of projects, and names of runs, by the places of their checkpoints."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -8,6 +9,7 @@ from shutil import rmtree
 
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.cli.chosen import ending
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import RECORD
 
@@ -15,10 +17,14 @@ from ptq_dynamics.engine.paths import RECORD
 @contextmanager
 def claimed(out: Path | None, places: Sequence[str], names: Sequence[str]) -> Iterator[Path]:
     """Hold the folder of a project against other calls: `out`, or a folder in own/ with the names
-    of runs. This folder has no other runs. A new folder without any result is removed again."""
+    of runs. This folder has no other runs. A new folder without any measurement is removed again,
+    also where a signal ends this process."""
     for root in [out] if out else _roots(names, places):
+        if out is None and not _is_free(root, places):
+            continue
         root.parent.mkdir(parents=True, exist_ok=True)
-        with held(root.parent / f".{root.name}.lease", print):
+        with ending(sys.exit), held(root.parent / f".{root.name}.lease", print) as lease:
+            # It may have waited for a call with other runs.
             if out is None and not _is_free(root, places):
                 continue
             is_new = not root.exists()
@@ -26,7 +32,8 @@ def claimed(out: Path | None, places: Sequence[str], names: Sequence[str]) -> It
             try:
                 yield root
             finally:
-                if is_new and not any(root.rglob(f"*{RECORD}")):
+                if is_new and not any(root.glob(f"results/*/measure/**/*{RECORD}")):
+                    lease.require()
                     rmtree(root)
             return
 

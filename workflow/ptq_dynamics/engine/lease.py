@@ -69,7 +69,7 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say(f"waits for the process that {path} names, which does the same job")
+        say(f"waits for the process that {path} names, which writes the same folder")
         while not lock.is_locked:
             with suppress(Timeout):
                 lock.acquire(timeout=BEAT)

@@ -4,7 +4,9 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
+from runpy import run_path
 
 AUTO = "from transformers import AutoConfig as C, AutoModelForCausalLM as A"
 
@@ -189,12 +191,13 @@ def _lacking(auto: Mapping[str, str], code: Collection[str]) -> str | None:
 def unknown(config: Mapping[str, object], code: Collection[str] | None) -> str | None:
     """Return why transformers cannot read a model, if it has no such type, and the model no `code`
     that may run."""
-    from transformers import CONFIG_MAPPING, __version__
-
+    # Importing transformers takes a second; this file of it holds plain names.
+    library = distribution("transformers")
+    names = run_path(str(library.locate_file("transformers/models/auto/auto_mappings.py")))
     kind, auto = str(config.get("model_type")), config.get("auto_map")
-    if kind in ("None", *CONFIG_MAPPING) or (auto and code is not None):
+    if kind in ("None", *names["CONFIG_MAPPING_NAMES"]) or (auto and code is not None):
         return None
     if auto:
         return f"needs code of its own for {kind}; --trust-remote-code lets it run"
     mend = "register its classes with register_for_auto_class, save it, and --trust-remote-code"
-    return f"has the type {kind}, which transformers {__version__} lacks; {mend}"
+    return f"has the type {kind}, which transformers {library.version} lacks; {mend}"
