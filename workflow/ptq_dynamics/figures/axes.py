@@ -11,8 +11,8 @@ from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from ptq_dynamics.figures.labels import RATE_LABEL, UNDER, Panel
-from ptq_dynamics.figures.style import END, GUIDE, NAMES, SMALLEST, Line, Look, Styles
+from ptq_dynamics.figures.labels import UNDER, Panel
+from ptq_dynamics.figures.style import END, GUIDE, NAMES, Line, Look, Styles
 
 WIDEST, WIDEST_BELOW = (
     24,
@@ -89,30 +89,6 @@ def draw_rows(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles) -> No
         plain_log_ticks(ax, ax.xaxis)
     else:
         ax.locator_params(axis="x", nbins=4)
-
-
-def draw_rates(
-    ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: float | None
-) -> None:
-    """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
-    has the labels of all that have the same highest rate, `first`."""
-    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
-        ax.plot(part.x, part.y, color=styles[str(curve)].color, linewidth=0.8)
-    highest = table.y.max()
-    ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
-    ax.yaxis.set_major_formatter("{x:.2g}")
-    ax.tick_params(axis="y", labelleft=highest != first)
-    ax.set_xlabel(above.get_xlabel())
-    if first is None:
-        ax.set_ylabel(RATE_LABEL.replace(" ", "\n"), fontsize=SMALLEST)
-    put_below(ax, above)
-
-
-def put_below(lower: Axes, upper: Axes) -> None:
-    """Let two panels share the horizontal axis, which the lower one labels."""
-    lower.sharex(upper)
-    upper.set_xlabel("")
-    upper.tick_params(axis="x", labelbottom=False)
 
 
 def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float) -> None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import HashableList
 
-from ptq_dynamics.figures.axes import draw_panel, draw_rates, name_ends, put_below
+from ptq_dynamics.figures.axes import draw_panel, name_ends
 from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.labels import (
     FINDING,
@@ -249,6 +249,30 @@ def subplots(
     axes = figure.subplot_mosaic(rows, height_ratios=heights, width_ratios=ratios)
     figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02, wspace=0.02)
     return figure, axes
+
+
+def draw_rates(
+    ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: float | None
+) -> None:
+    """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
+    has the labels of all that have the same highest rate, `first`."""
+    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
+        ax.plot(part.x, part.y, color=styles[str(curve)].color, linewidth=0.8)
+    highest = table.y.max()
+    ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
+    ax.yaxis.set_major_formatter("{x:.2g}")
+    ax.tick_params(axis="y", labelleft=highest != first)
+    ax.set_xlabel(above.get_xlabel())
+    if first is None:
+        ax.set_ylabel(RATE_LABEL.replace(" ", "\n"), fontsize=SMALLEST)
+    put_below(ax, above)
+
+
+def put_below(lower: Axes, upper: Axes) -> None:
+    """Let two panels share the horizontal axis, which the lower one labels."""
+    lower.sharex(upper)
+    upper.set_xlabel("")
+    upper.tick_params(axis="x", labelbottom=False)
 
 
 def _counted(count: int, what: str) -> str:

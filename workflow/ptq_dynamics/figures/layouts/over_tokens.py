@@ -57,7 +57,7 @@ class OverTokens(Layout):
 
     @model_validator(mode="after")
     def _has_axis(self) -> Self:
-        x, needing = self.options.x, [metric for metric in self.metrics if metric in TRAINING]
+        x, needing = self.options.x, [str(m) for m in self.metrics if m in TRAINING]
         options = ("branches", "words")
         needing += [f"options.{name}" for name in options if getattr(self.options, name)]
         if x != "tokens" and needing:
