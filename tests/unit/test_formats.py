@@ -15,7 +15,7 @@ from ptq_dynamics.cli.defects import without_defects
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import formats
-from ptq_dynamics.hub.folders import files_of
+from ptq_dynamics.hub.folders import files_of, require_finite
 from ptq_dynamics.plan.own_checkpoints import sampled_places
 from ptq_dynamics.trajectories import local
 from safetensors.torch import load_file, save_file
@@ -200,6 +200,8 @@ def test_types_that_see_both_sides_are_those_of_transformers():
     names = [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()]
     flat = [n for name in names for n in ((name,) if isinstance(name, str) else name)]
     assert [name for name in flat if not formats.CAUSAL.search(name)] == []
+    # Another name of gpt2, which is the type of its checkpoints.
+    assert [kind for kind in causal if formats.unknown({"model_type": kind}, None)] == ["gpt-sw3"]
 
 
 # Members of a run
@@ -263,6 +265,12 @@ def test_values_are_read_again_only_after_a_change(tmp_path):
     assert measured(tmp_path, [linked]) == (["checkpoint-1", "checkpoint-2"], [])
     not_a_number(folder)  # with a new time
     assert measured(tmp_path, [linked])[0] == ["checkpoint-1"]
+
+
+def test_a_member_that_goes_while_it_is_read_is_one_line(tmp_path):
+    cut(save(tmp_path / "checkpoint-1"))
+    with one_line("cannot be read (model.safetensors: "):
+        require_finite(tmp_path / "checkpoint-1")
 
 
 def test_an_interrupted_save_is_named_before_it_has_any_file(tmp_path):

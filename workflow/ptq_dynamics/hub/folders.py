@@ -248,14 +248,18 @@ def listed(folder: Path, is_one: Callable[[str], object]) -> tuple[LocalFile, ..
 
 
 def require_finite(folder: Path) -> None:
-    """Raise `Problem` if the weights in a folder have a value that is not finite."""
-    from safetensors import safe_open
+    """Raise `Problem` if the weights in a folder cannot be read, as while it is being deleted, or
+    have a value that is not finite."""
+    from safetensors import SafetensorError, safe_open
 
     for path in weight_files(folder):
-        with safe_open(path, "pt") as file:
-            for name in file.offset_keys():
-                if not file.get_tensor(name).isfinite().all():
-                    raise Problem(f"{folder} has values that are not finite, in {name}")
+        try:
+            with safe_open(path, "pt") as file:
+                for name in file.offset_keys():
+                    if not file.get_tensor(name).isfinite().all():
+                        raise Problem(f"{folder} has values that are not finite, in {name}")
+        except (RuntimeError, SafetensorError) as error:
+            raise Problem(f"{folder} cannot be read ({path.name}: {error})") from None
 
 
 def about(
