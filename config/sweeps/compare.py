@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 import yaml
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance import released
@@ -59,7 +60,7 @@ def numbers(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(file: Path) -> None:
-    """Build all candidates, and write and print the table."""
+    """Build all candidates, and write and print the table. A candidate that fails ends no other."""
     sweep, folder, tables = Sweep(**read_yaml(file)), Path("results/sweep", file.stem), {}
     snakemake = [
         str(Path(sys.executable).with_name("snakemake")),
@@ -67,20 +68,30 @@ def main(file: Path) -> None:
         str(Path.cwd() / "Snakefile"),
     ]
     snakemake += ["--workflow-profile", str(Path.cwd() / "profiles/default")]
-    sources = [Path.cwd()]
-    for name, changes in sweep.candidates.items():
-        place = (folder / name).resolve()
-        plan = prepare(place, sweep, changes)
+    sources, failed = [Path.cwd()], list[str]()
+    places = {name: (folder / name).resolve() for name in sweep.candidates}
+    # A mistake in the last candidate ends the sweep before the first one is trained.
+    plans = {name: prepare(places[name], sweep, sweep.candidates[name]) for name in places}
+    for name, plan in plans.items():
+        place = places[name]
         for source in (source for source in sources if (source / plan.site.results).is_dir()):
             with chdir(place):  # such as the text, which few candidates change
                 released.adopt(plan, source, source)
         table = plan.measuring.collect().manifest
-        subprocess.run([*snakemake, "-d", str(place), "--", table], check=True)
+        if subprocess.run([*snakemake, "-d", str(place), "--", table], check=False).returncode:
+            failed.append(name)
+            continue
         sources[1:] = [place]
         tables[name] = numbers(pd.read_csv(place / plan.site.results / "measurements.csv"))
         pd.concat(tables, names=["candidate"]).to_csv(folder.with_suffix(".csv"))
-    print(folder.with_suffix(".csv").read_text(encoding="utf-8"))
+    if tables:
+        print(folder.with_suffix(".csv").read_text(encoding="utf-8"))
+    if failed:
+        raise Problem(f"{', '.join(failed)} failed (see above)")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    try:
+        main(Path(sys.argv[1]))
+    except Problem as problem:
+        sys.exit(f"error: {problem}")

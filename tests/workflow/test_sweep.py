@@ -56,3 +56,23 @@ def test_a_sweep_tabulates_losses_of_candidates_that_differ_as_it_says(built, tm
     assert losses["as-it-is", "wsd-3e-3", "carried"]["last"]
     again = project.process(compare)
     assert again.returncode == 0 and ": done in " not in again.stderr
+
+
+def test_a_candidate_that_fails_ends_no_other_and_a_mistake_is_seen_before_any_is_trained(tmp_path):
+    project = Project.copy(tmp_path / "project")
+    file = project.folder / "config/sweeps/regime.yaml"
+    compare = [sys.executable, "config/sweeps/compare.py", "config/sweeps/regime.yaml"]
+    good, bad = {}, {"regime": {"peak_lr_factor": 1e9}}
+    candidates = {"bad": bad, "good": good, "typo": {"regime": {"peak_lr_facto": 2}}}
+    sweep = {**SWEEP, "runs": ["constant-3e-3"], "candidates": candidates}
+    file.write_text(yaml.safe_dump(sweep, sort_keys=False))
+    done = project.process(compare)
+    assert "regime.peak_lr_facto: unknown key" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and ": done in " not in done.stderr
+    del candidates["typo"]
+    file.write_text(yaml.safe_dump(sweep, sort_keys=False))
+    done = project.process(compare)
+    assert done.returncode == 1 and done.stderr.endswith("error: bad failed (see above)\n")
+    assert {line.split(",")[0] for line in done.stdout.split("\n\n")[0].splitlines()[1:]} == {
+        "good"
+    }
