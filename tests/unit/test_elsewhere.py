@@ -215,7 +215,9 @@ def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
         with places.claimed(None, [place], [name]) as root:
             entry = {"checkpoints": {"folder": os.path.relpath(folder, root)}}
             (root / "config/families.yaml").write_text(json.dumps({"own": {"run": entry}}))
-            (root / "record.json").touch()
+            made = root / "results/own/measure/run"
+            made.mkdir(parents=True, exist_ok=True)
+            (made / "record.json").touch()
         assert roots.setdefault(place, str(root)) == str(root)
     assert [*roots.values()] == ["own/run", "own/b-run", "own/b-run-2"]
     assert places.names_of(["a/run", "b/run"], []) == ["a-run", "b-run"]

@@ -50,10 +50,10 @@ def without_defects(
 
 def _sound(folder: Path, root: Path, entry: Own) -> tuple[Given, tuple[LocalFile, ...]]:
     files = folders.files_of(folder, has_code=entry.trusts_code)
-    model = described_model(folder, entry)
     config = folders.json_object(folder / CONFIG)
     if (why := formats.unknown(config, () if entry.trusts_code else None)) is not None:
         raise Problem(f"{folder} {why}")
+    model = described_model(folder, entry)
     if not any(is_of_tokenizer(file.name) for file in (*files, *folders.listed(root, bool))):
         mend = "save it there: tokenizer.save_pretrained"
         raise Problem(f"{folder} has no tokenizer, and {root} has none; {mend}")

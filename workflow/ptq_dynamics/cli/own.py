@@ -174,7 +174,8 @@ def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
     kinds = plan.site.config.quantizers
     for one in table.drop_duplicates("quantizer").to_dict("records"):
         job = plan.measuring.measure(RUN, one["quantizer"], last, plan.measuring.seed(RUN))
-        method = METHODS.get(one["method"], one["method"].upper())
+        named = {"recipe": "a recipe of llm-compressor", **METHODS}
+        method = named.get(one["method"], one["method"].upper())
         words = f"{one['quantizer']} is {method} with {one['bits']} bits"
         if isinstance(size := one["group_size"], int):
             words += f" and groups of {size} weights"
