@@ -1,10 +1,15 @@
 """The ladder: numbers of claims over scales, and what two scales predict for a larger one."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 from ptq_dynamics.claims.definitions import Ladder
 from ptq_dynamics.claims.formats import as_csv
 from ptq_dynamics.claims.ladder import ScalePoint, extrapolated, ladder_table, plot, points
+from ptq_dynamics.cli import outcomes
+from support import ROOT
 
 SIZES = {"small": 10_000, "middle": 100_000, "large": 10_000_000, "paper": 10**8}
 LADDER = {
@@ -51,3 +56,17 @@ def test_a_measured_scale_keeps_its_prediction():
 def test_a_number_of_one_sign_and_one_zero_has_no_logarithm():
     first, second = (ScalePoint("rise", "", "a", 10**n, "measured", n - 4) for n in (4, 5))
     assert extrapolated(first, second, "b", 10**6).value == pytest.approx(2)
+
+
+def test_the_released_ladder_is_that_of_the_released_claims(tmp_path, monkeypatch):
+    """Drawn again from the claims of all released scales, as ptq-dynamics dev outcomes does."""
+    released = ROOT / outcomes.TOGETHER
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    for path in released.glob("*/claims.json"):
+        place = tmp_path / path.relative_to(ROOT)
+        place.parent.mkdir(parents=True)
+        shutil.copy2(path, place)
+    monkeypatch.chdir(tmp_path)
+    outcomes.draw()
+    for name in ("ladder.csv", "ladder.md"):
+        assert Path(outcomes.TOGETHER, name).read_text() == (released / name).read_text()

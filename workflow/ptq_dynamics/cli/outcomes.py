@@ -25,8 +25,8 @@ def draw() -> None:
     outcomes = {
         scale: released_claims(folders(scale)[0], "release", scale) for scale in released_scales()
     }
-    claims = {outcome["scale"]: outcome["claims"] for outcome in outcomes.values()}
-    save_plot(forest(claims), TOGETHER)
+    claims = {scale: outcome["claims"] for scale, outcome in outcomes.items()}
+    save_plot(forest({out["scale"]: out["claims"] for out in outcomes.values()}), TOGETHER)
     if over := rungs(claims):
         save_plot(plot(over), TOGETHER, LADDER)
         (TOGETHER / f"{LADDER}.csv").write_text(as_csv(ladder_table(over)), encoding="utf-8")
