@@ -3,7 +3,6 @@
 Each candidate is a project that measures no quantization errors, so they influence no choice."""
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import chdir
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 import yaml
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.cli import chosen
 from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance import released
@@ -62,12 +62,6 @@ def numbers(table: pd.DataFrame) -> pd.DataFrame:
 def main(file: Path) -> None:
     """Build all candidates, and write and print the table. A candidate that fails ends no other."""
     sweep, folder, tables = Sweep(**read_yaml(file)), Path("results/sweep", file.stem), {}
-    snakemake = [
-        str(Path(sys.executable).with_name("snakemake")),
-        "-s",
-        str(Path.cwd() / "Snakefile"),
-    ]
-    snakemake += ["--workflow-profile", str(Path.cwd() / "profiles/default")]
     sources, failed = [Path.cwd()], list[str]()
     places = {name: (folder / name).resolve() for name in sweep.candidates}
     # A mistake in the last candidate ends the sweep before the first one is trained.
@@ -77,8 +71,10 @@ def main(file: Path) -> None:
         for source in (source for source in sources if (source / plan.site.results).is_dir()):
             with chdir(place):  # such as the text, which few candidates change
                 released.adopt(plan, source, source)
-        table = plan.measuring.collect().manifest
-        if subprocess.run([*snakemake, "-d", str(place), "--", table], check=False).returncode:
+        try:
+            table = plan.measuring.collect().manifest
+            chosen.build(place, [table], chosen.profile("default"))
+        except Problem:
             failed.append(name)
             continue
         sources[1:] = [place]
