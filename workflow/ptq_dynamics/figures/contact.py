@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SHEET = "contact-sheet.png"
-ACROSS, COLORS = 5, 128  # pictures in a row, and colours of the sheet
+ACROSS = 5  # pictures in a row
 SIZE, ROOM, FONT = (270, 220), 22, 15  # pixels of a picture at most, around it, and of its name
 
 
@@ -38,7 +38,8 @@ def write(pictures: Sequence[Path], sheet: Path) -> None:
     about = PngInfo()
     about.add_text("Source", _identity(pictures))
     content, temporary = BytesIO(), sheet.with_name(f".{sheet.name}")
-    few = drawn.quantize(COLORS, dither=Image.Dither.NONE)  # a third of the bytes
+    # 256 colours have a quarter of the bytes.
+    few = drawn.quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(content, "PNG", pnginfo=about, optimize=True)
     temporary.write_bytes(content.getvalue())
     with suppress(FileNotFoundError):  # another build has moved it to its place
