@@ -16,6 +16,7 @@ import psutil
 from project import Project
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.figures.captions import PAGE
+from ptq_dynamics.figures.contact import SHEET
 from support import artifacts, differing
 
 KILLS = int(os.environ.get("KILLS") or 3)
@@ -139,8 +140,9 @@ def compare(wanted, project, when):
         for place in PLACES
         for name, data in artifacts(project.folder / place).items()
     }
-    # The page of captions is of all figures that are there.
-    found.pop(f"{PLACES[0]}/{PAGE}", None)
+    # The page of captions and its sheet are of all figures that are there.
+    for name in (PAGE, SHEET):
+        found.pop(f"{PLACES[0]}/{name}", None)
     changed = differing(wanted, found)
     assert wanted and not changed, f"{when}: {changed[:5]}"
     left = [path for place in PLACES for path in (project.folder / place).rglob(".work-*")]
