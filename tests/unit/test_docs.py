@@ -1,7 +1,9 @@
 """The README and docs/: what is written from results is as these are, and links lead somewhere."""
 
+import ast
 import json
 import re
+import subprocess
 import tomllib
 from contextlib import chdir
 
@@ -11,6 +13,7 @@ from ptq_dynamics import __version__, cli
 from ptq_dynamics.cli.outcomes import released_scales
 from support import ROOT
 
+PACKAGE = ROOT / "workflow/ptq_dynamics"
 PAGES = ["README.md", "ARTIFACT.md"]
 PAGES += [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
 
@@ -64,3 +67,30 @@ def test_all_that_name_a_version_name_the_same():
     assert json.loads((ROOT / ".zenodo.json").read_text())["version"] == version
     assert __version__ == version
     assert f"\n## {version} (tag v{version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def names_in(path):
+    """Names that a module defines, those of classes' members after the name of the class."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        match node:
+            case ast.FunctionDef(name=name):
+                names.add(name)
+            case ast.ClassDef(name=name, body=members):
+                names |= {name, *(f"{name}.{m.name}" for m in members if hasattr(m, "name"))}
+            case ast.Assign(targets=targets):
+                names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def test_walks_through_the_code_name_what_is_there():
+    """In comments, as plan/site.py:Site, and by file in the tables of docs/how-it-works.md."""
+    listed = ["git", "ls-files", "Makefile", "config", "workflow"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    texts = [path.read_text() for path in map(ROOT.joinpath, files.split()) if path.is_file()]
+    named = re.findall(r"\b([a-z_/]+\.py):([A-Za-z_.]*\w)", "".join(texts))
+    page = (ROOT / "docs/how-it-works.md").read_text()
+    for path, names in re.findall(r"^\| `(\w+/\w+\.py)` \| ([^|]+) \|", page, re.M):
+        named += [(path, name) for name in re.findall(r"`([\w.]+)`", names)]
+    assert len(named) > 20
+    assert not [(path, name) for path, name in named if name not in names_in(PACKAGE / path)]

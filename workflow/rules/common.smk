@@ -34,9 +34,15 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 # With --sdm conda; otherwise jobs run in the environment of Snakemake. It formats this path.
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
-# A job: `spec` below plans it (Plan.job) and writes its specification, which names a stage, a module
-# such as train.train; engine/run.py calls `run` of that module, and engine/publish.py moves the result
-# to its folder and writes its manifest. The warm process (engine/warm.py) does the same, only faster.
+# The life of a job: `spec` below plans it (Plan.job), and writes its specification, as JSON. The
+# command reads that (engine/run.py:main) and executes the job (engine/execute.py:execute), in this
+# process or in a child of the warm process (engine/warm.py:serve), which has imported torch. If the
+# result is `stale` (its record has another specification, or other digests of inputs), the job calls
+# `run(context)` of its stage, a module such as train/train.py. The context has the settings, the
+# manifests of the inputs by label, and an empty folder. The manifest lists the files that the stage
+# writes there, with digests, and the facts that `run` returns. The record has the same, specification,
+# versions, machine and time. engine/publish.py:publish moves all to the result's folder, the manifest
+# last; the next job reads files and facts there.
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.
