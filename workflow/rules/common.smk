@@ -20,6 +20,11 @@ CONFIG = Path("config") if Path("config/runs.yaml").is_file() else ROOT / "confi
 configfile: str(CONFIG / "config.yaml")
 
 
+# The plan: config/loading.py:load reads config/*.yaml as typed data, of which plan/catalogue.py:resolve
+# and leave_out keep what the scale has. plan/__init__.py:Plan.targets asks the planner of figures
+# (plan/figure_jobs.py:FigureJobs.figure) for jobs; it asks the planners of what figures read, and each
+# adds its jobs (plan/site.py:Site.make), by path of the manifest. For each output Snakemake then asks
+# the functions below for the inputs of its rule; they find the job by rule and wildcards (Plan.job).
 try:
     handlers.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = Plan(load(config, CONFIG), ROOT)
