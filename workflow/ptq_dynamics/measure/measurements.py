@@ -19,15 +19,16 @@ Inputs = Mapping[str, Sequence[Manifest]]
 K = TypeVar("K")
 Row = dict[str, Any]  # every column has its own type
 
-# The way of a step to a row. plan/planned_runs.py:PlannedRun.checkpoints has the steps at which a run
-# writes checkpoints, and PlannedRun.measured those that are measured. Jobs have both as settings: that
-# of the run (plan/trajectory_jobs.py:TrajectoryJobs.train), and one for each quantizer
-# (plan/measurement_jobs.py:MeasurementJobs.measure). train/trainer.py:Trainer.save_due writes a
-# checkpoint; train/train.py:work returns its place and rate, facts of the job's manifest, which
-# trajectories/trajectory.py:Trajectory reads. measure/measure.py:run quantizes the checkpoint, and
-# writes losses of blocks into files with the names of measure/names.py. A job reads those of all series
-# for the table (MeasurementJobs.collect). Here `_losses` has rows of losses, and `_placed` adds the
-# place; others have those of layers, tasks, and (VALUES) of probes and metrics/NAME.py.
+# The way of a step to a row. plan/planned_runs.py:PlannedRun.checkpoints has the steps at which a
+# run writes checkpoints, and PlannedRun.measured those that are measured. Jobs have both as
+# settings: that of the run (plan/trajectory_jobs.py:TrajectoryJobs.train), and one for each
+# quantizer (plan/measurement_jobs.py:MeasurementJobs.measure). train/trainer.py:Trainer.save_due
+# writes a checkpoint; train/train.py:work returns its place and rate, facts of the job's manifest,
+# which trajectories/trajectory.py:Trajectory reads. measure/measure.py:run quantizes the
+# checkpoint, and writes losses of blocks into files with the names of measure/names.py. A job reads
+# those of all series for the table (MeasurementJobs.collect). Here `_losses` has rows of losses,
+# and `_placed` adds the place; others have those of layers, tasks, and (VALUES) of probes and
+# metrics/NAME.py.
 
 # The columns that identify a measurement.
 KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]

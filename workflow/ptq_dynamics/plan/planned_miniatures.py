@@ -42,7 +42,7 @@ def plan_miniature(name: str, basis: Basis, entry: Miniature) -> PlannedTrunk:
         run,
         origin=Origin(family, entry.unknown, entry.uncertain_rate, family),
         optimizer=entry.optimizer,
-        schedule=entry.schedule.over(span, basis.steps),
+        schedule=entry.schedule.in_steps(span, basis.steps),
         measured_every=_interval(entry, basis),
     )
 

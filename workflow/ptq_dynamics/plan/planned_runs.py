@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.config.runs import Branch, Run, Whole
+from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.plan.planned import (
     Basis,
     Origin,
@@ -113,7 +113,7 @@ def nearest(points: list[Point], steps: Iterable[int]) -> set[Point]:
 class PlannedTrunk(PlannedRun):
     """A run from fresh weights."""
 
-    entry: Whole
+    entry: Trunk
 
     @property
     def published_optimizer(self) -> Optimizer:
@@ -129,7 +129,7 @@ class PlannedTrunk(PlannedRun):
             raise Problem(f"{place}.warmup is {schedule.warmup} steps, {why}")
 
 
-def plan_trunk(name: str, basis: Basis, entry: Whole) -> PlannedTrunk:
+def plan_trunk(name: str, basis: Basis, entry: Trunk) -> PlannedTrunk:
     """Return a run from fresh weights, with the factors of the scale's regime."""
     steps, regime, measure = basis.steps, basis.scale.regime, basis.scale.measure
     shape = basis.shape(entry.model)
@@ -153,7 +153,7 @@ def plan_trunk(name: str, basis: Basis, entry: Whole) -> PlannedTrunk:
         seeds=entry.seeds or basis.seeds,
         objective=entry.objective,
         optimizer=optimizer.scaled(regime.peak_lr_factor, regime.weight_decay_factor),
-        schedule=entry.schedule.over(span, steps),
+        schedule=entry.schedule.in_steps(span, steps),
         first=0,
         last=last,
         data_first=0,
