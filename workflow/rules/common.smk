@@ -39,22 +39,24 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 # With --sdm conda; otherwise jobs run in the environment of Snakemake. It formats this path.
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
-# The life of a job: `spec` below plans it (Plan.job), and writes its specification, as JSON. The
-# command reads that (engine/run.py:main) and executes the job (engine/execute.py:execute), in this
-# process or in a child of the warm process (engine/warm.py:serve), which has imported torch. If the
-# result is `stale` (its record has another specification, or other digests of inputs), the job calls
-# `run(context)` of its stage, a module such as train/train.py. The context has the settings, the
-# manifests of the inputs by label, and an empty folder. The manifest lists the files that the stage
-# writes there, with digests, and the facts that `run` returns. The record has the same, specification,
-# versions, machine and time. engine/publish.py:publish moves all to the result's folder, the manifest
-# last; the next job reads files and facts there.
+# The life of a job: `settled_spec` below plans it (Plan.job). It writes the specification as JSON,
+# and removes the manifest of an outdated result (engine/specification.py:settle), so that Snakemake
+# runs the job. The command reads the specification (engine/run.py:main) and executes the job
+# (engine/execute.py:execute), in this process or in a child of the warm process
+# (engine/warm.py:serve), which has imported torch. If the result is `stale` (its record has another
+# specification, or other digests of inputs), the job calls `run(context)` of its stage, a module
+# such as train/train.py. The context has the settings, the manifests of the inputs by label, and an
+# empty folder. The manifest lists the files that the stage writes there, with digests, and the
+# facts that `run` returns. The record has the same, specification, versions, machine and time.
+# engine/publish.py:publish moves all to the result's folder, the manifest last; the next job reads
+# files and facts there.
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.
 NAMED = dict.fromkeys(RULES, ())
 
 
-def planned_by(give, *arguments, **wildcards):
+def or_exit(give, *arguments, **wildcards):
     """Call a function of the plan; a problem ends the build."""
     try:
         return give(*arguments, **wildcards)
@@ -62,13 +64,13 @@ def planned_by(give, *arguments, **wildcards):
         sys.exit(f"error: {problem}")
 
 
-def spec(kind):
-    """Return a job's specification; remove the manifest of an outdated result."""
+def settled_spec(kind):
+    """Return a job's specification, written; Snakemake then runs the job if it is outdated."""
 
     def specification(wildcards):
-        job = planned_by(plan.job, kind, **dict(wildcards.items()))
+        job = or_exit(plan.job, kind, **dict(wildcards.items()))
         if workflow.is_main_process:
-            plan.site.mark_outdated(job)
+            plan.site.settle_all(job)
         return str(job.paths.spec)
 
     return specification
@@ -79,7 +81,7 @@ def manifests_of(kind, *labels):
     NAMED[kind] += labels
 
     def manifests(wildcards):
-        job, named = planned_by(plan.job, kind, **dict(wildcards.items())), NAMED[kind]
+        job, named = or_exit(plan.job, kind, **dict(wildcards.items())), NAMED[kind]
         inputs = []
         for label, paths in job.inputs.items():
             word = re.split("[ .]", label)[0]
