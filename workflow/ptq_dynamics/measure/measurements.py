@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.series import Series
@@ -99,7 +100,8 @@ def in_full_precision(series: Series) -> Series:
 
 def join(series: Iterable[Series], inputs: Inputs) -> pd.DataFrame:
     """Return the measurements of all series; `inputs` also has their full-precision series."""
-    return as_table(row for one in series for row in _rows(one, inputs))
+    kinds = dict.fromkeys(map(needs.kind_of, inputs))
+    return as_table(row for one in series for row in _rows(one, inputs, kinds))
 
 
 def losses_of_blocks(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -154,7 +156,7 @@ def _arrays(series: Series, file: str, inputs: Inputs) -> dict[str, np.ndarray]:
 
 def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
     """Return the manifests of a series' measurements, one for each shard."""
-    return inputs.get(series.label(names.MEASURED), ())
+    return inputs.get(series.label(), ())
 
 
 def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
@@ -162,7 +164,7 @@ def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
     measured = {
         name for manifest in manifests_of(series, inputs) for name in manifest.facts["tasks"]
     }
-    counts = {name: f"{names.BESIDE} {name}" not in inputs for name in sorted(measured)}
+    counts = {name: needs.beside_mean(name) not in inputs for name in sorted(measured)}
     return dict(sorted(counts.items(), key=lambda item: not item[1]))
 
 
@@ -170,10 +172,10 @@ def chances(inputs: Inputs) -> dict[str, float]:
     """Return the chance accuracy of every task, and its mean over the tasks that count."""
     accuracies = dict[str, float]()
     for label in sorted(inputs):
-        for manifest in inputs[label] if label.startswith(f"{names.MEASURED} ") else ():
+        for manifest in inputs[label] if needs.kind_of(label) == needs.MEASURE else ():
             accuracies |= {name: facts["chance"] for name, facts in manifest.facts["tasks"].items()}
     counted = [
-        accuracies[name] for name in sorted(accuracies) if f"{names.BESIDE} {name}" not in inputs
+        accuracies[name] for name in sorted(accuracies) if needs.beside_mean(name) not in inputs
     ]
     return accuracies | ({names.MEAN: float(np.mean(counted))} if counted else {})
 
@@ -184,12 +186,11 @@ def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]
     return {key.split("/", 1)[1]: right for key, right in every if key.startswith(f"{task}/")}
 
 
-def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
+def _rows(series: Series, inputs: Inputs, kinds: Iterable[str]) -> Iterator[Row]:
     manifests = manifests_of(series, inputs)
     rows = (_losses(series, inputs), _of_manifests(manifests), _accuracies(series, inputs))
     yield from _placed(series, manifests, chain(*rows))
-    of_series = (inputs[label] for label in inputs if label.endswith(series.label("")))
-    for manifest in chain(*of_series):
+    for manifest in chain(*(inputs.get(series.label(kind), ()) for kind in kinds)):
         if names.VALUES in manifest.files:
             values = read_table(manifest.file(names.VALUES), TEXT)
             yield from _placed(series, [manifest], cast("list[Row]", values.to_dict("records")))

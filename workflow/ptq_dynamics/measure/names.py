@@ -50,9 +50,6 @@ ACCURACY: Final = "accuracy"
 DEGRADATION: Final = "accuracy_degradation"
 TASK_METRICS = (ACCURACY, DEGRADATION)
 MEAN = "mean"
-# Labels of inputs start with MEASURED (`Series.label`), or with BESIDE for a task outside the mean.
-MEASURED = "measure"
-BESIDE = "beside the mean"
 
 Evaluated = Literal[Paired, "weight_mse", "output_mse"]
 OfRuns = Literal[

@@ -114,7 +114,7 @@ class FigureJobs(Planner):
         for trajectory in figure.trajectories:
             ids = tuple(point.id for point in self.planned[trajectory].measured)
             for seed in self.planned[trajectory].seeds_shown(figure.headline):
-                label = f"{trajectory} seed {seed}"
+                label = needs.path(trajectory, seed)
                 inputs[label] = self.trajectories.manifests(trajectory, seed)
                 paths.append(Path(label=label, trajectory=trajectory, seed=seed, checkpoints=ids))
         settings = ComponentsSettings(paths=tuple(paths), components=count)

@@ -141,10 +141,10 @@ class MeasurementJobs(Planner):
         shards = self.planned[series.trajectory].shards
         pair = (series.trajectory, series.quantizer)
         jobs = [self.measure(*pair, shard, series.seed) for shard in shards]
-        inputs = {series.label(names.MEASURED): [job.manifest for job in jobs]}
+        inputs = {series.label(): [job.manifest for job in jobs]}
         for task in (question.task for question in jobs[0].settings.tasks):
             if task in self.tasks.at_chance:
-                inputs[f"{names.BESIDE} {task}"] = jobs[0].inputs[needs.task(task)]
+                inputs[needs.beside_mean(task)] = jobs[0].inputs[needs.task(task)]
         return inputs
 
     @cache

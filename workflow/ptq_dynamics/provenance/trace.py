@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import cycle, product
 from pathlib import Path
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.probes import Probe
@@ -21,10 +22,10 @@ from ptq_dynamics.train.settings import TRAINING
 PAIRED = {names.INCREASE, names.QUANTIZATION_ERROR, names.DEGRADATION, "chance"}
 # Labels of inputs by the beginning of a metric; the last holds for all other metrics.
 LABELS = {
-    names.EIGENVALUE: "spectrum {name} seed {seed} {quantizer}",
-    **dict.fromkeys([*TRAINING, "lr"], "run {name} seed {seed}"),
-    **{"landscape": "landscape {name} {quantizer}", "components": "components"},
-    "": names.MEASURED + " {name} seed {seed} {quantizer}",
+    names.EIGENVALUE: needs.measured("{name}", "{seed}", "{quantizer}", "spectrum"),
+    **dict.fromkeys([*TRAINING, "lr"], needs.run("{name}", "{seed}")),
+    **{"landscape": needs.landscape("{name}", "{quantizer}"), "components": needs.COMPONENTS},
+    "": needs.measured("{name}", "{seed}", "{quantizer}"),
 }
 COUNTED = {"seeds": "seeds", "draws": "calibration sets", "checkpoint_id": "checkpoints"}
 KEY = ("trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric")
@@ -103,7 +104,7 @@ def inputs_of(row: Row, job: Spec) -> tuple[str, ...]:
     form = next(label for start, label in LABELS.items() if row["metric"].startswith(start))
     for start, owner in owners().items():
         if row["metric"].startswith(start) and issubclass(owner, Probe):
-            form = f"{owner.label()} {{name}} seed {{seed}} {{quantizer}}"
+            form = needs.measured("{name}", "{seed}", "{quantizer}", owner.label())
     quantizers = row.get("draws", row["quantizer"]).split() or [row["quantizer"]]
     paired = row["metric"] in PAIRED or row.get("x_axis") == BEFORE
     quantizers += [names.FULL_PRECISION] if paired else []
