@@ -1,4 +1,4 @@
-"""Raw results as a table of measurements: its schema, statistics and rows."""
+"""The table of all measurements of a scale: its schema, statistics and rows from raw results."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,9 +11,10 @@ import pandas as pd
 from safetensors.numpy import load_file
 
 from ptq_dynamics.base import needs
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.series import Series
+from ptq_dynamics.measure.series import CollectSettings, Series
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 Inputs = Mapping[str, Sequence[Manifest]]
@@ -26,10 +27,10 @@ Row = dict[str, Any]  # every column has its own type
 # quantizer (plan/measurement_jobs.py:MeasurementJobs.measure). train/trainer.py:Trainer.save_due
 # writes a checkpoint; train/train.py:work returns its place and rate, facts of the job's manifest,
 # which trajectories/trajectory.py:Trajectory reads. measure/measure.py:run quantizes the
-# checkpoint, and writes losses of blocks into files with the names of measure/names.py. A job reads
-# those of all series for the table (MeasurementJobs.collect). Here `_losses` has rows of losses,
-# and `_placed` adds the place; others have those of layers, tasks, and (VALUES) of probes and
-# metrics/NAME.py.
+# checkpoint, and writes losses of blocks into files with the names of measure/names.py.
+# MeasurementJobs.collect plans the job of the table, which reads those of all series: `run` below.
+# `_losses` has rows of losses, and `_placed` adds the place; others have those of layers, tasks,
+# and (VALUES) of probes and metrics/NAME.py.
 
 # The columns that identify a measurement.
 KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]
@@ -40,6 +41,13 @@ COLUMNS = (
 ORDER = ["trajectory", "seed", "method", "bits", "group_size", "quantizer", "step", *KEY[3:]]
 WHOLE = dict.fromkeys(("step", "tokens", "seed", "bits", "group_size"), "Int64")
 TEXT = dict.fromkeys(("checkpoint_id", "task", "checkpoint"), "string")
+
+
+def run(context: Context[CollectSettings]) -> Mapping[str, object]:
+    """Write measurements.csv from the raw results of every series."""
+    frame = join(context.settings.series, context.inputs)
+    frame.to_csv(context.out / names.MEASUREMENTS, index=False)
+    return {"rows": len(frame)}
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:

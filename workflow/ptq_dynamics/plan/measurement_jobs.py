@@ -48,7 +48,7 @@ CURVATURE = Rule[ProbeSettings](
     "curvature.sharpness",
 )
 COMPARISON = Rule[ComparisonSettings]("comparison", "<results>/backends/", "measure.agreement")
-COLLECT = Rule[CollectSettings]("collect", "<results>/measurements.", "measure.collect")
+COLLECT = Rule[CollectSettings]("collect", "<results>/measurements.", "measure.measurements")
 RULES = (MEASURE, CURVATURE, COMPARISON, COLLECT)
 
 

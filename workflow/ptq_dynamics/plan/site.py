@@ -77,7 +77,7 @@ class Site:
         return self.made[path]
 
     def settle_all(self, job: Job) -> None:
-        """Settle the files of a job and of all that it needs (`specification.settle`), once each."""
+        """Settle the files of a job and of all that it needs (`specification.settle`)."""
         if job.manifest not in self.settled:
             self.settled.add(job.manifest)
             for path in job.needs:
