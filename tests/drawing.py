@@ -19,7 +19,7 @@ from matplotlib.lines import AxLine, Line2D
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.config import load
-from ptq_dynamics.curvature.geometry import GRID, POINTS, SCORES
+from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.manifest import Manifest
@@ -159,7 +159,7 @@ class Inputs:
         if series.quantizer != FULL_PRECISION:
             self.layers(folder, series, ids)
         of = (series.trajectory, series.quantizer)
-        job = self.plan.measuring.measure(*of, folder.name, series.seed)
+        job = self.plan.measurements.measure(*of, folder.name, series.seed)
         tasks = [each.task for each in job.settings.tasks]
         if tasks:
             found = {task: self.outcomes(task, series, ids) for task in tasks}

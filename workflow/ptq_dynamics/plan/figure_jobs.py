@@ -6,7 +6,7 @@ from functools import cache
 from itertools import product
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.curvature.geometry import ComponentsSettings, LandscapeSettings, Path
+from ptq_dynamics.curvature.settings import ComponentsSettings, LandscapeSettings, Path
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.columns import columns
 from ptq_dynamics.figures.figure import Figure, FigureSettings

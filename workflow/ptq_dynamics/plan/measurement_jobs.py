@@ -134,7 +134,7 @@ class MeasurementJobs(Planner):
         if quantizer == FULL_PRECISION:
             return Series(*own, FULL_PRECISION, None, None, places)
         kind = self.kind(quantizer, trajectory)
-        return Series(*own, kind.method, kind.bits, kind.columns, places)
+        return Series(*own, kind.method, kind.bits, kind.resolved_group_size, places)
 
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""

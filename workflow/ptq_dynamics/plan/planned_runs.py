@@ -24,8 +24,7 @@ from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Schedule, Span
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
-from ptq_dynamics.trajectories.averages import Point
-from ptq_dynamics.trajectories.trajectory import step_id
+from ptq_dynamics.trajectories.trajectory import Point, step_id
 
 B = TypeVar("B", bound="PlannedBranch")
 
