@@ -40,8 +40,8 @@ help:  ## this list
 	@echo "  PROFILE=slurm (on a cluster: docs/cluster.md), DEEP=1 (verify every byte of the results)"
 
 # The way of `make figures`: Snakemake reads profiles/default/config.yaml by itself (a job runs if its output
-# is older than its inputs: planning sets the times) and Snakefile, which includes workflow/Snakefile: rule
-# figures has the targets. workflow/rules/common.smk plans all jobs, says how a job runs, and goes on from here.
+# is older than its inputs: planning sets the times) and Snakefile, where rule
+# figures has the targets. workflow/rules/common.smk plans all jobs, and says how a job runs.
 install:  ## install the locked environment; all other targets do so by themselves
 figures: RUN = $(BUILD) -- figures && echo figures/$(SCALE)/README.md shows all figures  ## build the missing or outdated figures
 claims: RUN = $(BUILD) -- figures claims tables && $(OUTCOMES) && echo results/$(SCALE)/tables/claims.md has all numbers  ## figures, tables of numbers, and outcomes of the paper's claims
