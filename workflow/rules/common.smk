@@ -20,11 +20,13 @@ CONFIG = Path("config") if Path("config/runs.yaml").is_file() else ROOT / "confi
 configfile: str(CONFIG / "config.yaml")
 
 
-# The plan: config/loading.py:load reads config/*.yaml as typed data, of which plan/catalogue.py:resolve
-# and leave_out keep what the scale has. plan/__init__.py:Plan.targets asks the planner of figures
-# (plan/figure_jobs.py:FigureJobs.figure) for jobs; it asks the planners of what figures read, and each
-# adds its jobs (plan/site.py:Site.make), by path of the manifest. For each output Snakemake then asks
-# the functions below for the inputs of its rule; they find the job by rule and wildcards (Plan.job).
+# The plan. config/loading.py:load reads config/*.yaml as typed data; plan/catalogue.py:resolve and
+# plan/catalogue.py:leave_out keep what the scale has. plan/__init__.py:Plan.targets asks the
+# planner of figures for jobs (plan/figure_jobs.py:FigureJobs.figure). It asks the planners of what
+# figures read, such as plan/measurement_jobs.py:MeasurementJobs.measure, and each adds its jobs by
+# the path of the manifest (plan/site.py:Site.make). For an output, Snakemake then asks the
+# functions below for the inputs of its rule (rules/*.smk); they find the job by rule and wildcards
+# (Plan.job).
 try:
     handlers.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = Plan(load(config, CONFIG), ROOT)
@@ -39,17 +41,17 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 # With --sdm conda; otherwise jobs run in the environment of Snakemake. It formats this path.
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
-# The life of a job: `settled_spec` below plans it (Plan.job). It writes the specification as JSON,
-# and removes the manifest of an outdated result (engine/specification.py:settle), so that Snakemake
-# runs the job. The command reads the specification (engine/run.py:main) and executes the job
-# (engine/execute.py:execute), in this process or in a child of the warm process
-# (engine/warm.py:serve), which has imported torch. If the result is `stale` (its record has another
-# specification, or other digests of inputs), the job calls `run(context)` of its stage, a module
-# such as train/train.py. The context has the settings, the manifests of the inputs by label, and an
-# empty folder. The manifest lists the files that the stage writes there, with digests, and the
-# facts that `run` returns. The record has the same, specification, versions, machine and time.
-# engine/publish.py:publish moves all to the result's folder, the manifest last; the next job reads
-# files and facts there.
+# The life of a job. `settled_spec` below writes its specification as JSON, and removes the manifest
+# of an outdated result (engine/specification.py:settle), so that Snakemake runs the job. The
+# command reads the specification (engine/run.py:main) and executes the job
+# (engine/execute.py:execute), in this process or in a child of the warm process, which has imported
+# torch (plan/handlers.py:begin starts it if many results are outdated; engine/warm.py:serve). If
+# the result is `stale` (its record has another specification, or other digests of inputs), the job
+# calls `run(context)` of its stage, a module such as train/train.py. The context has the settings,
+# the manifests of the inputs by label, and an empty folder. The manifest lists the files that the
+# stage writes there, with digests, and the facts that `run` returns. The record has the same, the
+# specification, versions, machine and time. engine/publish.py:publish moves all to the result's
+# folder, the manifest last; the next job reads files and facts there.
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.

@@ -24,13 +24,14 @@ Row = dict[str, Any]  # every column has its own type
 # The way of a step to a row. plan/planned_runs.py:PlannedRun.checkpoints has the steps at which a
 # run writes checkpoints, and PlannedRun.measured those that are measured. Jobs have both as
 # settings: that of the run (plan/trajectory_jobs.py:TrajectoryJobs.train), and one for each
-# quantizer (plan/measurement_jobs.py:MeasurementJobs.measure). train/trainer.py:Trainer.save_due
-# writes a checkpoint; train/train.py:work returns its place and rate, facts of the job's manifest,
-# which trajectories/trajectory.py:Trajectory reads. measure/measure.py:run quantizes the
-# checkpoint, and writes losses of blocks into files with the names of measure/names.py.
-# MeasurementJobs.collect plans the job of the table, which reads those of all series: `run` below.
-# `_losses` has rows of losses, and `_placed` adds the place; others have those of layers, tasks,
-# and (VALUES) of probes and metrics/NAME.py.
+# quantizer (plan/measurement_jobs.py:MeasurementJobs.measure; a shard is a part of the steps).
+# train/trainer.py:Trainer.save_due writes a checkpoint, a folder of weights; train/train.py:work
+# returns its place and rate, facts of the job's manifest. measure/measure.py:run finds both
+# (trajectories/trajectory.py:Trajectory), quantizes the checkpoint, and writes losses of blocks
+# into a file with a name of measure/names.py. MeasurementJobs.collect plans the job of the table,
+# and reads the manifests of all series, each a trajectory at a seed under a quantizer; `run` below
+# is its stage. `_losses` makes values from losses, and `_placed` adds the place. Others do so for
+# layers, tasks, and (VALUES) probes and metrics.
 
 # The columns that identify a measurement.
 KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]
