@@ -16,9 +16,10 @@ from matplotlib.collections import LineCollection, PathCollection, PolyCollectio
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.config import load
-from ptq_dynamics.curvature.geometry import GRID, POINTS, SCORES
+from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.manifest import Manifest
@@ -30,7 +31,7 @@ from ptq_dynamics.figures.panels import Sheet
 from ptq_dynamics.figures.places import STRIP
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import join, read_table
-from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
+from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.measure.series import Series
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.planned_runs import PlannedBranch
@@ -90,7 +91,7 @@ class Inputs:
         drawn = getattr(job.settings, "figures", {"": job.settings}).values()
         for series in dict.fromkeys(series for each in drawn for series in each.series):
             shards = self.planned[series.trajectory].shards.values()
-            for kind in (MEASURED, *PROBED):
+            for kind in (needs.MEASURE, *PROBED):
                 make = partial(self.probed, PROBED[kind]) if kind in PROBED else self.measured
                 paths = job.inputs.get(series.label(kind), [])
                 for path, points in zip(paths, shards, strict=bool(paths)):
@@ -101,7 +102,7 @@ class Inputs:
         for label, paths in job.inputs.items():
             if label.startswith("landscape "):
                 self.publish(*paths, self.landscape, label)
-            if label.startswith(BESIDE):
+            if needs.kind_of(label) == "beside":
                 self.publish(*paths, lambda folder: {})
             if label == "components":
                 self.publish(*paths, self.components, job)
@@ -158,7 +159,7 @@ class Inputs:
         if series.quantizer != FULL_PRECISION:
             self.layers(folder, series, ids)
         of = (series.trajectory, series.quantizer)
-        job = self.plan.measuring.measure(*of, folder.name, series.seed)
+        job = self.plan.measurements.measure(*of, folder.name, series.seed)
         tasks = [each.task for each in job.settings.tasks]
         if tasks:
             found = {task: self.outcomes(task, series, ids) for task in tasks}

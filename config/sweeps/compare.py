@@ -72,7 +72,7 @@ def main(file: Path) -> None:
             with chdir(place):  # such as the text, which few candidates change
                 released.adopt(plan, source, source)
         try:
-            table = plan.measuring.collect().manifest
+            table = plan.measurements.collect().manifest
             chosen.build(place, [table], chosen.profile("default"))
         except Problem:
             failed.append(name)

@@ -138,7 +138,7 @@ def test_quantizers_lose_on_a_gpu_what_they_lose_on_a_cpu(workspace, tmp_path, k
     planned, trunk = workspace.plan, workspace.plan.trajectories.train("trunk")
     last = manifest.read(workspace.folder / trunk.manifest).facts["checkpoints"][-1]["id"]
     names, processes = quantizers(), {}
-    jobs = {n: planned.measuring.measure("trunk", n, "all", 100) for n in ("fp", *names)}
+    jobs = {n: planned.measurements.measure("trunk", n, "all", 100) for n in ("fp", *names)}
     for device, given in ((kind, {}), ("reference", {VISIBLE: ""})):
         copied = [planned.trajectories.corpus("main").folder, trunk.folder]
         copy_results(workspace.folder, tmp_path / device, copied)

@@ -54,13 +54,13 @@ def average(workspace: Workspace, trunk: Manifest) -> Manifest:
 @pytest.fixture(scope="session")
 def rtn(workspace: Workspace, trunk: Manifest) -> Manifest:
     """The trunk rounded to 3 bits."""
-    return workspace.build(workspace.plan.measuring.measure("trunk", "rtn3", "all", 100))
+    return workspace.build(workspace.plan.measurements.measure("trunk", "rtn3", "all", 100))
 
 
 @pytest.fixture(scope="session")
 def gptq(workspace: Workspace, trunk: Manifest) -> Manifest:
     """The trunk under 3-bit GPTQ."""
-    return workspace.build(workspace.plan.measuring.measure("trunk", "gptq3", "all", 100))
+    return workspace.build(workspace.plan.measurements.measure("trunk", "gptq3", "all", 100))
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,7 @@ def test_a_fresh_model_is_of_transformers_own_class_and_as_large_as_planned(buil
 @pytest.mark.parametrize("name", ["olmoe", "mamba2"])
 def test_only_matrices_that_an_architecture_names_stay_in_full_precision(built, last, name):
     last(name)
-    made = built.make(built.plan.measuring.measure(f"a-{name}", "gptq4", "all", 100))
+    made = built.make(built.plan.measurements.measure(f"a-{name}", "gptq4", "all", 100))
     (ending,) = built.plan.site.config.scale.models[name].unquantized
     left = made.facts["left_out"].values()
     assert len(left) == len(made.facts["checkpoints"])

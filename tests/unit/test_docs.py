@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from contextlib import chdir
 
@@ -11,6 +12,7 @@ from ptq_dynamics import __version__, cli
 from ptq_dynamics.cli.outcomes import released_scales
 from support import ROOT
 
+PACKAGE = ROOT / "workflow/ptq_dynamics"
 PAGES = ["README.md", "ARTIFACT.md"]
 PAGES += [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
 
@@ -64,3 +66,19 @@ def test_all_that_name_a_version_name_the_same():
     assert json.loads((ROOT / ".zenodo.json").read_text())["version"] == version
     assert __version__ == version
     assert f"\n## {version} (tag v{version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_walks_through_the_code_name_what_is_there():
+    """In comments, as plan/site.py:Site, and by file in the tables of docs/how-it-works.md."""
+    listed = ["git", "ls-files", "Makefile", "config", "workflow"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    texts = [path.read_text() for path in map(ROOT.joinpath, files.split()) if path.is_file()]
+    named = re.findall(r"\b([a-z_/]+\.py):([A-Za-z_.]*\w)", "".join(texts))
+    page = (ROOT / "docs/how-it-works.md").read_text()
+    for path, names in re.findall(r"^\| `(\w+/\w+\.py)` \| ([^|]+) \|", page, re.M):
+        named += [(path, name) for name in re.findall(r"`([\w.]+)`", names)]
+    assert len(named) > 40
+    for path, name in named:
+        text = (PACKAGE / path).read_text()
+        for part in name.split("."):
+            assert re.search(rf"^ *(def|class) {part}\b|^{part}\b.* = ", text, re.M), (path, name)

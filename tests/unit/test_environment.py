@@ -75,7 +75,7 @@ def test_what_is_installed_stays_until_another_is_published(install, capfd):
 
 @pytest.mark.parametrize("quantizer", ["gptqmodel-4bit", "autogptq-4bit"])
 def test_a_result_depends_on_the_script_that_runs_there(quantizer):
-    job = plan("smoke").measuring.measure("wsd-3e-3", quantizer, "all", 100)
+    job = plan("smoke").measurements.measure("wsd-3e-3", quantizer, "all", 100)
     assert "quantize.foreign.worker" in job.code.modules
 
 

@@ -11,7 +11,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
 from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regimes import regimes
+from ptq_dynamics.plan.dimensionless import regimes
 from ptq_dynamics.plan.releases import PublicRun
 from support import ROOT, edit_yaml, one_line, plan
 

@@ -23,7 +23,7 @@ def last(manifest):
 
 @pytest.fixture(scope="module")
 def sharpness(workspace, branch):
-    return workspace.build(workspace.plan.measuring.curvature("branch", "sharpness", "all", 100))
+    return workspace.build(workspace.plan.measurements.curvature("branch", "sharpness", "all", 100))
 
 
 def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
@@ -31,7 +31,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
 ):
     table = pd.read_csv(sharpness.file(VALUES))
     final = table[table.checkpoint_id == last(branch).name].set_index("metric")
-    settings = workspace.plan.measuring.curvature("branch", "sharpness", "all", 100).settings
+    settings = workspace.plan.measurements.curvature("branch", "sharpness", "all", 100).settings
     model = models.load(last(branch), attn_implementation="eager")
     probes = tokens.blocks(corpus, "probe", settings.context, settings.sequences)
     hessian = LossHessian(model, probes, len(probes))
@@ -57,7 +57,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
 
 
 def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
-    built = workspace.build(workspace.plan.measuring.curvature("branch", "spectrum", "all", 100))
+    built = workspace.build(workspace.plan.measurements.curvature("branch", "spectrum", "all", 100))
     spectrum, ours = (pd.read_csv(manifest.file(VALUES)) for manifest in (built, sharpness))
     points = sorted(set(spectrum.checkpoint_id))
     assert points
@@ -69,7 +69,7 @@ def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
 
 
 def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch):
-    measuring = workspace.plan.measuring
+    measuring = workspace.plan.measurements
     quantized = workspace.build(measuring.measure("branch", "gptq3", "all", 100), keep=True)
     job = workspace.plan.figures.landscape("branch", "gptq3", 2)
     built = workspace.build(job)

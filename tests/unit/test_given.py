@@ -146,5 +146,8 @@ def test_a_group_size_ignores_the_narrow_layer_of_mamba(tmp_path):
     config = folders.json_object(folder / "config.json")
     widths = folders.about(folder, config, Weights(folder).forms())["inputs"]
     assert (
-        GPTQ.model_copy(update={"group_size": AtMost(at_most=128)}).resolved(widths).columns == 32
+        GPTQ.model_copy(update={"group_size": AtMost(at_most=128)})
+        .resolved(widths)
+        .resolved_group_size
+        == 32
     )

@@ -52,7 +52,7 @@ def test_block_losses_are_those_of_transformers_whatever_the_batch(trunk, blocks
 
 @pytest.mark.parametrize("method", ["fp", "rtn3"])
 def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, rtn, blocks, method):
-    job = workspace.plan.measuring.measure("trunk", method, "all", 100)
+    job = workspace.plan.measurements.measure("trunk", method, "all", 100)
     found, source = (workspace.build(job), trunk) if method == "fp" else (rtn, rtn)
     losses, points = load_file(found.file(LOSSES)), Trajectory([found]).checkpoints
     planned = workspace.plan.site.planned["trunk"].measured
@@ -70,7 +70,7 @@ def test_divergence_and_agreement_of_quantized_predictions_are_those_of_their_di
     workspace, trunk, rtn, blocks, tmp_path
 ):
     place = workspace.beside(tmp_path, None, "trunk")
-    job = place.plan.measuring.measure("trunk", "rtn3", "all", 100)
+    job = place.plan.measurements.measure("trunk", "rtn3", "all", 100)
     built = place.build(job, metrics=({"metric": "kl_divergence"}, {"metric": "top1_agreement"}))
     assert built.file(LOSSES).read_bytes() == rtn.file(LOSSES).read_bytes()
     found = measurements.read_table(built.file(VALUES)).set_index(["checkpoint_id", "metric"])
@@ -122,7 +122,7 @@ FULL = {
 
 @pytest.mark.parametrize("name", FULL)
 def test_full_precision_is_float32_whatever_the_dtype(halves, name):
-    half, whole = (place.build(FULL[name](place.plan.measuring)) for place in halves)
+    half, whole = (place.build(FULL[name](place.plan.measurements)) for place in halves)
     tables = {each for each in whole.files if each.endswith((".csv", "losses.safetensors"))}
     # Errors of layers are those of a model in the dtype that it has.
     for table in tables - {"layers.csv"}:
@@ -141,12 +141,12 @@ def test_a_loss_that_is_not_finite_is_one_line(workspace, trunk, tmp_path):
     path = folder / "manifest.json"
     path.write_text(manifest.describe(folder, path, trunk.facts).text())
     with pytest.raises(AssertionError, match=r"the loss of step-\d+ is not finite; leave"):
-        place.build(place.plan.measuring.measure("trunk", "rtn3", "all", 100))
+        place.build(place.plan.measurements.measure("trunk", "rtn3", "all", 100))
 
 
 def test_losses_of_rounded_bfloat16_weights_are_those_of_a_computation_in_float64(halves, blocks):
     place = halves[0]
-    found = place.build(place.plan.measuring.measure("trunk", "rtn3", "all", 100))
+    found = place.build(place.plan.measurements.measure("trunk", "rtn3", "all", 100))
     source = place.folder / place.plan.trajectories.train("trunk").folder
     for name, losses in load_file(found.file(LOSSES)).items():
         model = AutoModelForCausalLM.from_pretrained(source / name, dtype=torch.float64)
@@ -184,7 +184,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def measured(place):
     """What was measured under a quantizer, or in full precision."""
-    return lambda method: place.make(place.plan.measuring.measure("trunk", method, "all", 100))
+    return lambda method: place.make(place.plan.measurements.measure("trunk", method, "all", 100))
 
 
 def outcomes_of(found, task):

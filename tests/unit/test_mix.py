@@ -5,7 +5,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import packages, splits, tokens
 from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.corpus.splits import HELD_OUT
-from ptq_dynamics.plan.regimes import regimes
+from ptq_dynamics.plan.dimensionless import regimes
 from support import RUNS, SCALE, artifacts, differing, edit_yaml, one_line, plan, tiny_config
 from transformers import AutoTokenizer
 

@@ -92,7 +92,7 @@ def test_a_phase_counts_the_tokens_of_its_trunk_and_its_own(here, name):
 
 
 def test_a_phase_is_measured_with_its_corpus(here):
-    job = here.plan.measuring.measure("all", "fp", "all", 100)
+    job = here.plan.measurements.measure("all", "fp", "all", 100)
     assert job.inputs["corpus"] == here.plan.trajectories.train("all").inputs["corpus"]
     found = load_file(here.build(job).file("losses.safetensors"))
     assert {values.shape for values in found.values()} == {(32,)}

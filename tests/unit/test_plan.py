@@ -166,7 +166,7 @@ def taking(folder, **quantizers):
 def test_a_scale_takes_its_own_quantizer_where_a_figure_names_one(tmp_path):
     plain, other = taking(tmp_path / "plain"), taking(tmp_path / "other", gptq4="rtn3")
     for found, used in ((plain, "gptq4"), (other, "rtn3")):
-        for each in (found.figures.figure("shown"), found.measuring.collect()):
+        for each in (found.figures.figure("shown"), found.measurements.collect()):
             assert {s.quantizer for s in each.settings.series} == {"fp", used, "gptq3"}
     one, two = plain.site.made, other.site.made
     both = {path for path in one.keys() & two.keys() if one[path].stage == "train.train"}
@@ -184,7 +184,7 @@ def test_the_order_of_curves_decides_neither_claims_nor_the_table_of_measurement
     config = shutil.copytree(ROOT / "config", tmp_path / "config")
     edit_yaml(config / "figures.yaml", turned)
     before, after = at("laptop"), plan("laptop", config)
-    for find in (lambda each: each.measuring.collect(), lambda each: each.claims.judge()):
+    for find in (lambda each: each.measurements.collect(), lambda each: each.claims.judge()):
         assert find(before).spec == find(after).spec
     assert before.figures.figure("fig07").spec != after.figures.figure("fig07").spec
 

@@ -137,5 +137,5 @@ def test_errors_do_not_depend_on_how_many_layers_are_measured_at_once(folder, ca
 )
 def test_group_sizes_are_resolved_for_the_widths_of_a_model(given, widths, expected):
     kind = Rtn(method="rtn", bits=4, group_size=given)
-    assert kind.misfit(widths) is None and kind.resolved(widths).columns == expected
+    assert kind.misfit(widths) is None and kind.resolved(widths).resolved_group_size == expected
     assert "does not divide" in Rtn(method="rtn", bits=4, group_size=5).misfit(widths)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 from ptq_dynamics.config.families import Own
-from ptq_dynamics.hub import folders, rates
+from ptq_dynamics.hub import folders, own_rates
 from ptq_dynamics.plan import own_checkpoints
 from support import plan
 
@@ -80,7 +80,7 @@ def test_older_trainers_log_the_rate_of_the_next_update(tmp_path, written, versi
     state["log_history"].append({"step": 5, "train_loss": 1.0})
     (tmp_path / folders.STATE).write_text(json.dumps(state))
     state = folders.state(tmp_path)
-    assert rates.logged(state, version) == {step - shift: rate for step, rate in LOG.items()}
+    assert own_rates.logged(state, version) == {step - shift: rate for step, rate in LOG.items()}
 
 
 WARM, STABLE, COOL, DECAY, AGAIN = "warmup", "stable", "cooldown", "decay", "restart"
@@ -100,14 +100,14 @@ WARM, STABLE, COOL, DECAY, AGAIN = "warmup", "stable", "cooldown", "decay", "res
     ],
 )
 def test_only_the_first_time_at_the_peak_rate_is_stable(known, phases):
-    found = rates.places({10 * step: 1e-3 * rate for step, rate in enumerate(known)})
+    found = own_rates.places({10 * step: 1e-3 * rate for step, rate in enumerate(known)})
     assert [phase for _, phase in found.values()] == phases
 
 
 def test_a_table_is_interpolated_between_its_rows_and_not_beyond(tmp_path):
     (tmp_path / "rates.csv").write_text("step,lr\n10,0.003\n20,0.003\n40,0.001\n")
-    known = rates.in_table(str(tmp_path / "rates.csv"), [5, 10, 15, 30, 40, 45])
-    found = rates.places(known)
+    known = own_rates.in_table(str(tmp_path / "rates.csv"), [5, 10, 15, 30, 40, 45])
+    found = own_rates.places(known)
     assert {step: found[step] for step in (15, 30, 40)} == {
         15: (0.003, "stable"),
         30: (pytest.approx(0.002), "cooldown"),
@@ -121,8 +121,8 @@ def test_a_scheduler_that_could_run_code_is_not_read(tmp_path):
     (tmp_path / "checkpoint-5").mkdir()
     path = tmp_path / "checkpoint-5/scheduler.pt"
     torch.save({"_last_lr": [Path()]}, path)
-    assert rates.scheduled(path.parent) is None
+    assert own_rates.scheduled(path.parent) is None
     torch.save({"_last_lr": [1e-3]}, path)
-    assert rates.scheduled(path.parent) == 1e-3
+    assert own_rates.scheduled(path.parent) == 1e-3
     path.write_bytes(path.read_bytes()[:-100])
-    assert rates.scheduled(path.parent) is None
+    assert own_rates.scheduled(path.parent) is None

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regimes import NUMBERS, Dimensionless, regimes
+from ptq_dynamics.plan.dimensionless import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
 
 SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))

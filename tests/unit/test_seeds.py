@@ -43,7 +43,7 @@ def pair(workspace, corpus, tmp_path_factory):
     """The runs at both seeds, with all that is measured of them."""
     folder = tmp_path_factory.mktemp("seeds")
     built = workspace.beside(folder, planned(folder))
-    built.make(built.plan.measuring.collect())
+    built.make(built.plan.measurements.collect())
     return built
 
 
@@ -63,7 +63,9 @@ def ends(built, name, seed):
 
 
 def test_the_table_holds_the_measurements_of_all_seeds(pair):
-    table = measurements.read_table(pair.manifest(pair.plan.measuring.collect()).file(MEASUREMENTS))
+    table = measurements.read_table(
+        pair.manifest(pair.plan.measurements.collect()).file(MEASUREMENTS)
+    )
     assert not table.duplicated(KEY).any()
     assert table.duplicated([column for column in KEY if column != "seed"]).any()
     found = {name: tuple(sorted(set(rows.seed))) for name, rows in table.groupby("trajectory")}

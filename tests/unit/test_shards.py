@@ -23,9 +23,9 @@ def test_shards_are_the_whole_to_the_byte(workspace, trunk, branch, tmp_path):
         config = tiny_config(tmp_path / str(size), {"shard": size}, figures=FIGURES)
         sharded = plan("smoke", config, figures=list(FIGURES))
         found[size] = workspace.beside(config.parent, sharded, "trunk", "branch")
-        found[size].make(found[size].plan.measuring.collect())
+        found[size].make(found[size].plan.measurements.collect())
     one, other = (
-        each.manifest(each.plan.measuring.collect()).file(MEASUREMENTS).read_bytes()
+        each.manifest(each.plan.measurements.collect()).file(MEASUREMENTS).read_bytes()
         for each in found.values()
     )
     assert one == other

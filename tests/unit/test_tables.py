@@ -137,7 +137,7 @@ def test_every_row_of_the_headline_is_measured_under_both_widths():
     assert len(draws) == 13 and draws.keys() >= {*RAINBOW}
     assert all(row[column.name] for row in draws.values() for column in asked.columns)
     assert {len(draws[name]["gptq-3bit"]) for name in RAINBOW} == {1}
-    collected = {*plan.measuring.collect().settings.series}
+    collected = {*plan.measurements.collect().settings.series}
     assert {*settings.series} <= collected
     three, four = map(plan.site.config.scale.used, ("gptq-3bit", "gptq-4bit"))
     for name, quantizer in (*((name, three) for name in RAINBOW), ("decay-040", four)):

@@ -67,7 +67,7 @@ def test_every_checkpoint_is_measured_whatever_its_step(here, parts, workspace, 
     """As the same weights in a run are: steps 12 and 24 of the trunk are measured there too."""
     paths, found = [str(part.path.relative_to(here.folder)) for part in parts], {}
     fp, rtn3 = SERIES.values()
-    measuring = workspace.plan.measuring
+    measuring = workspace.plan.measurements
     for job, label in (
         (measuring.measure("trunk", "fp", "all", 100), fp.label("measure")),
         (measuring.measure("trunk", "rtn3", "all", 100), rtn3.label("measure")),
@@ -94,7 +94,7 @@ def test_every_checkpoint_is_measured_whatever_its_step(here, parts, workspace, 
             wanted = getattr(checkpoint, column)
             assert rows[column].isna().all() if wanted is None else (rows[column] == wanted).all()
     for quantizer, series in SERIES.items():
-        run = workspace.build(workspace.plan.measuring.measure("trunk", quantizer, "all", 100))
+        run = workspace.build(workspace.plan.measurements.measure("trunk", quantizer, "all", 100))
         theirs = load_file(run.file(LOSSES))
         mine = load_file(found[series.label("measure")][0].file(LOSSES))
         for name, step in (("main", 24), ("1e5", 12)):

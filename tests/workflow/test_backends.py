@@ -43,7 +43,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def quantized(built: Path, quantizer: str) -> manifest.Manifest:
-    return manifest.read(built / PLAN.measuring.measure(TRAJECTORY, quantizer, "all", 201).manifest)
+    return manifest.read(
+        built / PLAN.measurements.measure(TRAJECTORY, quantizer, "all", 201).manifest
+    )
 
 
 def test_the_backends_agree_on_the_integer_codes_and_differences_are_explained(built: Path):

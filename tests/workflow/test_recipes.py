@@ -101,7 +101,7 @@ class LinearRun(Scheduled):
 
     kind: Literal["linear"]
 
-    def over(self, run: Span, steps: Callable[[Share], int]) -> Linear:
+    def in_steps(self, run: Span, steps: Callable[[Share], int]) -> Linear:
         """Of a run."""
         return Linear(kind="linear", peak=run.peak, warmup=run.warmup, stop=run.last)
 ''',

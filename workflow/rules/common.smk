@@ -20,6 +20,13 @@ CONFIG = Path("config") if Path("config/runs.yaml").is_file() else ROOT / "confi
 configfile: str(CONFIG / "config.yaml")
 
 
+# The plan. plan/handlers.py:prepare makes sure that this code runs. config/loading.py:load reads
+# config/*.yaml as typed data; plan/catalogue.py:resolve and plan/catalogue.py:leave_out keep what
+# the scale has. plan/__init__.py:Plan.targets asks the planner of figures for jobs
+# (plan/figure_jobs.py:FigureJobs.figure). It asks the planners of what figures read, such as
+# plan/measurement_jobs.py:MeasurementJobs.measure, and each adds its jobs by the path of the
+# manifest (plan/site.py:Site.make). For an output, Snakemake then asks the functions below for the
+# inputs of its rule (rules/*.smk); they find the job by rule and wildcards (Plan.job).
 try:
     handlers.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = Plan(load(config, CONFIG), ROOT)
@@ -34,16 +41,24 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 # With --sdm conda; otherwise jobs run in the environment of Snakemake. It formats this path.
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
-# A job: `spec` below plans it (Plan.job) and writes its specification, which names a stage, a module
-# such as train.train; engine/run.py calls `run` of that module, and engine/publish.py moves the result
-# to its folder and writes its manifest. The warm process (engine/warm.py) does the same, only faster.
+# The life of a job. `settled_spec` below writes its specification as JSON, and removes the manifest
+# of an outdated result (engine/specification.py:settle), so that Snakemake runs the job. The
+# command reads the specification (engine/run.py:main) and executes the job
+# (engine/execute.py:execute), in this process or in a child of the warm process, which has imported
+# torch (plan/handlers.py:begin starts it if many results are outdated; engine/warm.py:serve). If
+# the result is `stale` (its record has another specification, or other digests of inputs), the job
+# calls `run(context)` of its stage, a module such as train/train.py. The context has the settings,
+# the manifests of the inputs by label, and an empty folder. The manifest lists the files that the
+# stage writes there, with digests, and the facts that `run` returns. The record has the same, the
+# specification, versions, machine and time. engine/publish.py:publish moves all to the result's
+# folder, the manifest last; the next job reads files and facts there.
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.
 NAMED = dict.fromkeys(RULES, ())
 
 
-def planned_by(give, *arguments, **wildcards):
+def or_exit(give, *arguments, **wildcards):
     """Call a function of the plan; a problem ends the build."""
     try:
         return give(*arguments, **wildcards)
@@ -51,13 +66,13 @@ def planned_by(give, *arguments, **wildcards):
         sys.exit(f"error: {problem}")
 
 
-def spec(kind):
-    """Return a job's specification; remove the manifest of an outdated result."""
+def settled_spec(kind):
+    """Return a job's specification, written; Snakemake then runs the job if it is outdated."""
 
     def specification(wildcards):
-        job = planned_by(plan.job, kind, **dict(wildcards.items()))
+        job = or_exit(plan.job, kind, **dict(wildcards.items()))
         if workflow.is_main_process:
-            plan.site.mark_outdated(job)
+            plan.site.settle_all(job)
         return str(job.paths.spec)
 
     return specification
@@ -68,7 +83,7 @@ def manifests_of(kind, *labels):
     NAMED[kind] += labels
 
     def manifests(wildcards):
-        job, named = planned_by(plan.job, kind, **dict(wildcards.items())), NAMED[kind]
+        job, named = or_exit(plan.job, kind, **dict(wildcards.items())), NAMED[kind]
         inputs = []
         for label, paths in job.inputs.items():
             word = re.split("[ .]", label)[0]

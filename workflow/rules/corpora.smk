@@ -6,7 +6,7 @@ rule corpus:
         corpus=manifests_of("corpus", "corpus"),
         functions=manifests_of("corpus", "functions"),
         checkpoint=manifests_of("corpus", "checkpoint"),
-        spec=spec("corpus"),
+        spec=settled_spec("corpus"),
     output:
         manifest="<results>/corpus/{corpus}/manifest.json",
     log:
@@ -22,7 +22,7 @@ rule corpus:
 
 rule functions:
     input:
-        spec=spec("functions"),
+        spec=settled_spec("functions"),
     output:
         manifest="<results>/functions/{corpus}/manifest.json",
     log:
@@ -39,7 +39,7 @@ rule make_task:
     input:
         functions=manifests_of("make_task", "functions"),
         corpus=manifests_of("make_task", "corpus"),
-        spec=spec("make_task"),
+        spec=settled_spec("make_task"),
     output:
         manifest="<results>/tasks/{made}/{corpus}/manifest.json",
     log:
@@ -54,7 +54,7 @@ rule make_task:
 
 rule fetch_task:
     input:
-        spec=spec("fetch_task"),
+        spec=settled_spec("fetch_task"),
     output:
         manifest="<results>/tasks/{fetched}/manifest.json",
     log:

@@ -3,7 +3,7 @@
 
 rule environment:
     input:
-        spec=spec("environment"),
+        spec=settled_spec("environment"),
     output:
         manifest="envs/{tool}/manifest.json",
     log:
@@ -22,7 +22,7 @@ rule measure:
         trajectory=manifests_of("measure", "trajectory"),
         tasks=manifests_of("measure", "task"),
         environment=manifests_of("measure", "environment"),
-        spec=spec("measure"),
+        spec=settled_spec("measure"),
     output:
         manifest="<results>/measure/{trajectory}/seed-{seed}/{quantizer}/{shard}/manifest.json",
     log:
@@ -40,7 +40,7 @@ rule curvature:
     input:
         corpus=manifests_of("curvature", "corpus"),
         trajectory=manifests_of("curvature", "trajectory"),
-        spec=spec("curvature"),
+        spec=settled_spec("curvature"),
     output:
         manifest="<results>/curvature/{trajectory}/seed-{seed}/{probe}/{shard}/manifest.json",
     log:
@@ -59,7 +59,7 @@ rule landscape:
         corpus=manifests_of("landscape", "corpus"),
         trajectory=manifests_of("landscape", "trajectory"),
         environment=manifests_of("landscape", "environment"),
-        spec=spec("landscape"),
+        spec=settled_spec("landscape"),
     output:
         manifest="<results>/landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}/manifest.json",
     log:
@@ -76,7 +76,7 @@ rule landscape:
 rule components:
     input:
         trajectories=manifests_of("components", "*"),
-        spec=spec("components"),
+        spec=settled_spec("components"),
     output:
         manifest="<results>/components/{figure}/manifest.json",
     log:
@@ -94,7 +94,7 @@ rule comparison:
     input:
         quantized=manifests_of("comparison", "quantized"),
         measured=manifests_of("comparison", "measure"),
-        spec=spec("comparison"),
+        spec=settled_spec("comparison"),
     output:
         manifest="<results>/backends/manifest.json",
     log:
@@ -111,7 +111,7 @@ rule collect:
     input:
         measured=manifests_of("collect", "measure", "beside"),
         curvature=manifests_of("collect", "*"),
-        spec=spec("collect"),
+        spec=settled_spec("collect"),
     output:
         manifest="<results>/measurements.manifest.json",
     log:

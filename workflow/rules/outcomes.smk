@@ -8,7 +8,7 @@ rule figure:
         landscapes=manifests_of("figure", "landscape"),
         components=manifests_of("figure", "components"),
         runs=manifests_of("figure", "run"),
-        spec=spec("figure"),
+        spec=settled_spec("figure"),
     output:
         manifest="<figures>/{figure}.manifest.json",
     log:
@@ -29,7 +29,7 @@ rule judge:
         landscapes=manifests_of("judge", "landscape"),
         components=manifests_of("judge", "components"),
         runs=manifests_of("judge", "run"),
-        spec=spec("judge"),
+        spec=settled_spec("judge"),
     output:
         manifest="<results>/claims.manifest.json",
     log:
@@ -47,7 +47,7 @@ rule tabulate:
         claims=manifests_of("tabulate", "claims"),
         measured=manifests_of("tabulate", "measure", "beside"),
         runs=manifests_of("tabulate", "run"),
-        spec=spec("tabulate"),
+        spec=settled_spec("tabulate"),
     output:
         manifest="<results>/tables/manifest.json",
     log:
@@ -66,7 +66,7 @@ rule typeset:
         claims=manifests_of("typeset", "claims"),
         tables=manifests_of("typeset", "tables"),
         measurements=manifests_of("typeset", "measurements"),
-        spec=spec("typeset"),
+        spec=settled_spec("typeset"),
     output:
         manifest="<paper>/manifest.json",
     log:
@@ -84,7 +84,7 @@ rule report:
         figures=manifests_of("report", "figure"),
         claims=manifests_of("report", "claims"),
         tables=manifests_of("report", "tables"),
-        spec=spec("report"),
+        spec=settled_spec("report"),
     output:
         manifest="<results>/index.manifest.json",
     log:

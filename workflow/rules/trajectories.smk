@@ -5,7 +5,7 @@ rule train:
     input:
         corpus=manifests_of("train", "corpus"),
         before=manifests_of("train", "trunk", "weights", "after"),
-        spec=spec("train"),
+        spec=settled_spec("train"),
     output:
         manifest="<results>/train/{run}/seed-{seed}/manifest.json",
     log:
@@ -21,7 +21,7 @@ rule train:
 
 rule fetch:
     input:
-        spec=spec("fetch"),
+        spec=settled_spec("fetch"),
     output:
         manifest="<results>/fetch/{public}/{shard}/manifest.json",
     log:
@@ -38,7 +38,7 @@ rule average:
     input:
         trajectories=manifests_of("average", "*"),
         corpus=manifests_of("average", "corpus"),
-        spec=spec("average"),
+        spec=settled_spec("average"),
     output:
         manifest="<results>/average/{average}/seed-{seed}/{shard}/manifest.json",
     log:

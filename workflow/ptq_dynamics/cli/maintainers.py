@@ -102,7 +102,7 @@ def regime(scale: Scale = None) -> bool:
     Example: ptq-dynamics dev regime --scale laptop"""
     from ptq_dynamics.claims.formats import Cell, Table, as_markdown
     from ptq_dynamics.plan import Plan
-    from ptq_dynamics.plan.regimes import COLUMNS, beside_paper
+    from ptq_dynamics.plan.dimensionless import COLUMNS, beside_paper
 
     plan, rows = chosen.plan(scale=scale), list[list[Cell]]()
     for row in beside_paper(plan.site.planned, Plan(chosen.load(scale="paper")).site.planned):

@@ -173,7 +173,7 @@ def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
     *_, last = plan.site.planned[RUN].shards
     kinds = plan.site.config.quantizers
     for one in table.drop_duplicates("quantizer").to_dict("records"):
-        job = plan.measuring.measure(RUN, one["quantizer"], last, plan.measuring.seed(RUN))
+        job = plan.measurements.measure(RUN, one["quantizer"], last, plan.measurements.seed(RUN))
         named = {"recipe": "a recipe of llm-compressor", **METHODS}
         method = named.get(one["method"], one["method"].upper())
         words = f"{one['quantizer']} is {method} with {one['bits']} bits"

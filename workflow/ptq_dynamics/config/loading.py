@@ -24,7 +24,7 @@ from ptq_dynamics.config import counts
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.references import References
-from ptq_dynamics.config.runs import Runs, Whole
+from ptq_dynamics.config.runs import Runs, Trunk
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import Lock, read_lock
@@ -148,7 +148,7 @@ def load(choice: Mapping[str, object], folder: Path) -> Config:
     for name, most in scale.most_seeds.items():
         figures[name] = figures[name].model_copy(update={"headline": most})
     for name, run in own.runs.items():
-        if isinstance(run, Whole) and run.model not in scale.models:
+        if isinstance(run, Trunk) and run.model not in scale.models:
             others = (
                 read_file(folder / "scales" / f"{name}.yaml", "scale") for name in scales(folder)
             )

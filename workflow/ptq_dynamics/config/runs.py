@@ -26,7 +26,7 @@ class Run(Strict):
         return {}
 
 
-class Whole(Run):
+class Trunk(Run):
     """A run from fresh weights; its `batch` is in sequences. It may outlast the budget."""
 
     model: str = "main"
@@ -41,7 +41,7 @@ class Whole(Run):
     objective: Annotated[AnyObjective, Field(exclude_if=Language().__eq__)] = Language()
 
     @model_validator(mode="after")
-    def _fits(self) -> "Whole":
+    def _fits(self) -> "Trunk":
         self.schedule.check(self.length)
         return self
 
@@ -71,11 +71,11 @@ class Branch(Run):
 
 def _kind_of_run(data: object) -> str:
     has_trunk = "trunk" in data if isinstance(data, dict) else isinstance(data, Branch)
-    return "branch" if has_trunk else "whole"
+    return "branch" if has_trunk else "trunk"
 
 
 AnyRun = Annotated[
-    Annotated[Whole, Tag("whole")] | Annotated[Branch, Tag("branch")], Discriminator(_kind_of_run)
+    Annotated[Trunk, Tag("trunk")] | Annotated[Branch, Tag("branch")], Discriminator(_kind_of_run)
 ]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from ptq_dynamics import models
-from ptq_dynamics.curvature.geometry import SCORES, ComponentsSettings
+from ptq_dynamics.curvature.settings import SCORES, ComponentsSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import SEED, STEP, TOKENS, TRAJECTORY
 from ptq_dynamics.trajectories.trajectory import Trajectory

@@ -12,7 +12,7 @@ from torch.nn.utils import vector_to_parameters
 from ptq_dynamics import models
 from ptq_dynamics.base import needs
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.curvature.geometry import GRID, POINTS, LandscapeSettings
+from ptq_dynamics.curvature.settings import GRID, POINTS, LandscapeSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import ERROR, LOSS
 from ptq_dynamics.quantize.storage import quietly

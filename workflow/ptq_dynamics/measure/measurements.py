@@ -1,4 +1,4 @@
-"""Raw results as a table of measurements: its schema, statistics and rows."""
+"""The table of all measurements of a scale: its schema, statistics and rows from raw results."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -10,14 +10,28 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
+from ptq_dynamics.base import needs
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.series import Series
+from ptq_dynamics.measure.series import CollectSettings, Series
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 Inputs = Mapping[str, Sequence[Manifest]]
 K = TypeVar("K")
 Row = dict[str, Any]  # every column has its own type
+
+# The way of a step to a row. plan/planned_runs.py:PlannedRun.checkpoints has the steps at which a
+# run writes checkpoints, and PlannedRun.measured those that are measured. Jobs have both as
+# settings: that of the run (plan/trajectory_jobs.py:TrajectoryJobs.train), and one for each
+# quantizer (plan/measurement_jobs.py:MeasurementJobs.measure; a shard is a part of the steps).
+# train/trainer.py:Trainer.save_due writes a checkpoint, a folder of weights; train/train.py:work
+# returns its place and rate, facts of the job's manifest. measure/measure.py:run finds both
+# (trajectories/trajectory.py:Trajectory), quantizes the checkpoint, and writes losses of blocks
+# into a file with a name of measure/names.py. MeasurementJobs.collect plans the job of the table,
+# and reads the manifests of all series, each a trajectory at a seed under a quantizer; `run` below
+# is its stage. `_losses` makes values from losses, and `_placed` adds the place. Others do so for
+# layers, tasks, and (VALUES) probes and metrics.
 
 # The columns that identify a measurement.
 KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]
@@ -28,6 +42,13 @@ COLUMNS = (
 ORDER = ["trajectory", "seed", "method", "bits", "group_size", "quantizer", "step", *KEY[3:]]
 WHOLE = dict.fromkeys(("step", "tokens", "seed", "bits", "group_size"), "Int64")
 TEXT = dict.fromkeys(("checkpoint_id", "task", "checkpoint"), "string")
+
+
+def run(context: Context[CollectSettings]) -> Mapping[str, object]:
+    """Write measurements.csv from the raw results of every series."""
+    frame = join(context.settings.series, context.inputs)
+    frame.to_csv(context.out / names.MEASUREMENTS, index=False)
+    return {"rows": len(frame)}
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
@@ -88,7 +109,8 @@ def in_full_precision(series: Series) -> Series:
 
 def join(series: Iterable[Series], inputs: Inputs) -> pd.DataFrame:
     """Return the measurements of all series; `inputs` also has their full-precision series."""
-    return as_table(row for one in series for row in _rows(one, inputs))
+    kinds = dict.fromkeys(map(needs.kind_of, inputs))
+    return as_table(row for one in series for row in _rows(one, inputs, kinds))
 
 
 def losses_of_blocks(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -143,7 +165,7 @@ def _arrays(series: Series, file: str, inputs: Inputs) -> dict[str, np.ndarray]:
 
 def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
     """Return the manifests of a series' measurements, one for each shard."""
-    return inputs.get(series.label(names.MEASURED), ())
+    return inputs.get(series.label(), ())
 
 
 def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
@@ -151,7 +173,7 @@ def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
     measured = {
         name for manifest in manifests_of(series, inputs) for name in manifest.facts["tasks"]
     }
-    counts = {name: f"{names.BESIDE} {name}" not in inputs for name in sorted(measured)}
+    counts = {name: needs.beside_mean(name) not in inputs for name in sorted(measured)}
     return dict(sorted(counts.items(), key=lambda item: not item[1]))
 
 
@@ -159,10 +181,10 @@ def chances(inputs: Inputs) -> dict[str, float]:
     """Return the chance accuracy of every task, and its mean over the tasks that count."""
     accuracies = dict[str, float]()
     for label in sorted(inputs):
-        for manifest in inputs[label] if label.startswith(f"{names.MEASURED} ") else ():
+        for manifest in inputs[label] if needs.kind_of(label) == needs.MEASURE else ():
             accuracies |= {name: facts["chance"] for name, facts in manifest.facts["tasks"].items()}
     counted = [
-        accuracies[name] for name in sorted(accuracies) if f"{names.BESIDE} {name}" not in inputs
+        accuracies[name] for name in sorted(accuracies) if needs.beside_mean(name) not in inputs
     ]
     return accuracies | ({names.MEAN: float(np.mean(counted))} if counted else {})
 
@@ -173,12 +195,11 @@ def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]
     return {key.split("/", 1)[1]: right for key, right in every if key.startswith(f"{task}/")}
 
 
-def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
+def _rows(series: Series, inputs: Inputs, kinds: Iterable[str]) -> Iterator[Row]:
     manifests = manifests_of(series, inputs)
     rows = (_losses(series, inputs), _of_manifests(manifests), _accuracies(series, inputs))
     yield from _placed(series, manifests, chain(*rows))
-    of_series = (inputs[label] for label in inputs if label.endswith(series.label("")))
-    for manifest in chain(*of_series):
+    for manifest in chain(*(inputs.get(series.label(kind), ()) for kind in kinds)):
         if names.VALUES in manifest.files:
             values = read_table(manifest.file(names.VALUES), TEXT)
             yield from _placed(series, [manifest], cast("list[Row]", values.to_dict("records")))

@@ -11,7 +11,7 @@ LOSSES = "losses.safetensors"  # loss of every block, by checkpoint id
 LAYERS = "layers.csv"  # errors of quantized layers, by checkpoint id
 OUTCOMES = "outcomes.safetensors"  # 0 or 1 for every document, by task and checkpoint id
 VALUES = "values.csv"  # CHECKPOINT_ID, METRIC, VALUE and ERROR of a probe or a metric
-MEASUREMENTS = "measurements.csv"
+MEASUREMENTS = "measurements.csv"  # measurements.py says how a step becomes a row
 
 # Columns of tables.
 TRAJECTORY = "trajectory"
@@ -50,9 +50,6 @@ ACCURACY: Final = "accuracy"
 DEGRADATION: Final = "accuracy_degradation"
 TASK_METRICS = (ACCURACY, DEGRADATION)
 MEAN = "mean"
-# Labels of inputs start with MEASURED (`Series.label`), or with BESIDE for a task outside the mean.
-MEASURED = "measure"
-BESIDE = "beside the mean"
 
 Evaluated = Literal[Paired, "weight_mse", "output_mse"]
 OfRuns = Literal[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.measure.metrics import AnyMetric
 from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
@@ -72,14 +73,14 @@ class Series:
     group_size: int | None
     places: tuple[Checkpoint, ...] = ()
 
-    def label(self, kind: str) -> str:
-        """Return the label of inputs with raw results: `kind` is MEASURED or a probe."""
-        return f"{kind} {self.trajectory} seed {self.seed} {self.quantizer}"
+    def label(self, kind: str = needs.MEASURE) -> str:
+        """Return the label of inputs with its measurements, or those of a kind of probe."""
+        return needs.measured(self.trajectory, self.seed, self.quantizer, kind)
 
 
 def in_order(series: Iterable[Series]) -> tuple[Series, ...]:
     """Return series in an order that no figure decides."""
-    return tuple(sorted(series, key=lambda entry: entry.label("")))
+    return tuple(sorted(series, key=Series.label))
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ class Plan:
         check(site)
         self.resources = Resources(site)
         self.trajectories = trajectory_jobs.TrajectoryJobs(site)
-        self.measuring = measurement_jobs.MeasurementJobs(site, self.trajectories)
-        self.figures = figure_jobs.FigureJobs(site, self.measuring)
+        self.measurements = measurement_jobs.MeasurementJobs(site, self.trajectories)
+        self.figures = figure_jobs.FigureJobs(site, self.measurements)
         self.claims = claim_jobs.ClaimJobs(site, self.figures)
         self.paper = paper_jobs.PaperJobs(site, self.claims)
 
@@ -48,7 +48,7 @@ class Plan:
             alone = {"typeset": self.paper.typeset, "report": self.paper.page}
             alone.get(rule, self._all)()
         if path not in made and rule in ("measure", "curvature"):
-            self.measuring.named(rule, **wildcards)
+            self.measurements.named(rule, **wildcards)
         if path not in made:
             raise Problem(f"no figure, claim or table of this scale needs {path}")
         return made[path]
@@ -64,8 +64,8 @@ class Plan:
         for name in self.site.config.figures:
             self.figures.figure(name)
         self.claims.tabulate()
-        self.measuring.collect()
-        self.measuring.comparison()
+        self.measurements.collect()
+        self.measurements.comparison()
 
     def downloads(self) -> list[Job]:
         """Return the jobs of a build of the chosen figures that need a network."""
@@ -89,4 +89,4 @@ class Plan:
     def targets(self) -> list[Job]:
         """Return the jobs of the chosen figures; all figures include the table of measurements."""
         jobs = [self.figures.figure(name) for name in self.site.config.chosen]
-        return [*jobs, self.measuring.collect()] if self.site.config.is_whole else jobs
+        return [*jobs, self.measurements.collect()] if self.site.config.is_whole else jobs

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.config.runs import Branch, Run, Whole
+from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.plan import miniatures, own_checkpoints, releases
 from ptq_dynamics.plan.miniatures import Miniature, MiniaturePhase, Stage
@@ -65,7 +65,7 @@ class Catalogue(Mapping[str, PlannedTrajectory]):
                 return plan_branch(PlannedBranch, name, entry, sources, self.run(entry.trunk))
             case Miniature():
                 return plan_miniature(name, basis, entry)
-            case Whole():
+            case Trunk():
                 return plan_trunk(name, basis, entry)
         raise TypeError(f"{name} is no trajectory")
 
@@ -112,7 +112,7 @@ def resolve(config: Config) -> Resolved:
         scale, public, reasons = releases.with_releases(families, config.scale, file, config.lock)
     scale, elsewhere = own_checkpoints.with_own(families.own, scale, config.lock)
     for name, run in own.runs.items():
-        if isinstance(run, Whole) and run.model not in scale.models:
+        if isinstance(run, Trunk) and run.model not in scale.models:
             reasons[name] = f"{file} has no model {run.model!r}"
     names = Counter([*own.runs, *own.averages, *families.runs, *families.averages, *elsewhere])
     if twice := [name for name, count in names.items() if count > 1]:

@@ -8,7 +8,7 @@ from itertools import chain, product
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.config.runs import Branch, Run, Whole
+from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
@@ -119,7 +119,7 @@ def _check_trajectories(config: Config, planned: Catalogue) -> None:
         TopologicalSorter({n: entry.sources().values() for n, entry in made.items()}).prepare()
     except CycleError as error:
         raise Problem(f"{places[error.args[1][0]]} depends on itself") from None
-    trunks = [name for name, run in runs.items() if isinstance(run, Whole)]
+    trunks = [name for name, run in runs.items() if isinstance(run, Trunk)]
     for name, run in runs.items():
         if isinstance(run, Branch):
             require(f"{places[name]}.trunk", "run from fresh weights", [run.trunk], trunks)

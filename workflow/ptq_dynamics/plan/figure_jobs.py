@@ -6,7 +6,7 @@ from functools import cache
 from itertools import product
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.curvature.geometry import ComponentsSettings, LandscapeSettings, Path
+from ptq_dynamics.curvature.settings import ComponentsSettings, LandscapeSettings, Path
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.columns import columns
 from ptq_dynamics.figures.figure import Figure, FigureSettings
@@ -114,7 +114,7 @@ class FigureJobs(Planner):
         for trajectory in figure.trajectories:
             ids = tuple(point.id for point in self.planned[trajectory].measured)
             for seed in self.planned[trajectory].seeds_shown(figure.headline):
-                label = f"{trajectory} seed {seed}"
+                label = needs.path(trajectory, seed)
                 inputs[label] = self.trajectories.manifests(trajectory, seed)
                 paths.append(Path(label=label, trajectory=trajectory, seed=seed, checkpoints=ids))
         settings = ComponentsSettings(paths=tuple(paths), components=count)

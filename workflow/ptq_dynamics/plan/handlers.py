@@ -18,7 +18,7 @@ from ptq_dynamics.plan.site import Site
 
 MANY = 4  # outdated results from which on the warm process saves time
 # Stages whose jobs read no weights.
-LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
+LIGHT = ("figures", "measure.measurements", "claims", "paper", "report")
 LEAST = 50 * 10**6  # bytes; a full disk truncates compiled code, which Python does not repair
 
 

@@ -48,7 +48,7 @@ CURVATURE = Rule[ProbeSettings](
     "curvature.sharpness",
 )
 COMPARISON = Rule[ComparisonSettings]("comparison", "<results>/backends/", "measure.agreement")
-COLLECT = Rule[CollectSettings]("collect", "<results>/measurements.", "measure.collect")
+COLLECT = Rule[CollectSettings]("collect", "<results>/measurements.", "measure.measurements")
 RULES = (MEASURE, CURVATURE, COMPARISON, COLLECT)
 
 
@@ -134,17 +134,17 @@ class MeasurementJobs(Planner):
         if quantizer == FULL_PRECISION:
             return Series(*own, FULL_PRECISION, None, None, places)
         kind = self.kind(quantizer, trajectory)
-        return Series(*own, kind.method, kind.bits, kind.columns, places)
+        return Series(*own, kind.method, kind.bits, kind.resolved_group_size, places)
 
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""
         shards = self.planned[series.trajectory].shards
         pair = (series.trajectory, series.quantizer)
         jobs = [self.measure(*pair, shard, series.seed) for shard in shards]
-        inputs = {series.label(names.MEASURED): [job.manifest for job in jobs]}
+        inputs = {series.label(): [job.manifest for job in jobs]}
         for task in (question.task for question in jobs[0].settings.tasks):
             if task in self.tasks.at_chance:
-                inputs[f"{names.BESIDE} {task}"] = jobs[0].inputs[needs.task(task)]
+                inputs[needs.beside_mean(task)] = jobs[0].inputs[needs.task(task)]
         return inputs
 
     @cache

@@ -14,7 +14,7 @@ from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import FILE, MODEL, Families, Later, Phase, Pretraining, Release
-from ptq_dynamics.config.runs import Branch, Run, Whole
+from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.config.scale import Miniatures, Scale
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.objectives import AnyObjective
@@ -34,7 +34,7 @@ class InSmall(Run):
     unknown: str | None
 
 
-class Miniature(InSmall, Whole):  # type: ignore[misc]
+class Miniature(InSmall, Trunk):  # type: ignore[misc]
     """A miniature of a run; `peak_lr` is the family's, which may be uncertain."""
 
     uncertain_rate: bool

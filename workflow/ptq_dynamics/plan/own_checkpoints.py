@@ -10,7 +10,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import FILE, Local, Own, Remote
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.own import OwnCorpus
-from ptq_dynamics.hub import folders, rates
+from ptq_dynamics.hub import folders, own_rates
 from ptq_dynamics.hub.files import COMMIT, is_code, is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
@@ -27,7 +27,7 @@ ALONE = "checkpoint"  # id of a checkpoint without a step
 class Elsewhere(Public):
     """Own checkpoints, with learning rate and phase by step as far as known."""
 
-    places: rates.Places
+    places: own_rates.Places
     skip: bool
 
     def place(self, step: int | None) -> tuple[float | None, str]:
@@ -76,11 +76,11 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     every = folders.checkpoints(root, source.step, source.exclude)
     chosen = _sampled(entry, list(every.items()))
     states = {path: folders.state(path) for path, _ in chosen}
-    scheduled = {path: rates.scheduled(path) for path in every}
+    scheduled = {path: own_rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
         tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
-        about = Checkpoint(id_, step, tokens, scheduled[path], rates.UNKNOWN)
+        about = Checkpoint(id_, step, tokens, scheduled[path], own_rates.UNKNOWN)
         files = folders.files_of(path, has_code=entry.trusts_code)
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
     saved.sort(key=lambda local: local.checkpoint.step or 0)
@@ -89,7 +89,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     own = InFolder(
         family="own",
         model=name,
-        called=rates.UNKNOWN,
+        called=own_rates.UNKNOWN,
         skip=entry.skip,
         repository=source.folder,
         revisions={
@@ -118,7 +118,7 @@ def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
     return Elsewhere(
         family="own",
         model=name,
-        called=rates.UNKNOWN,
+        called=own_rates.UNKNOWN,
         skip=entry.skip,
         repository=source.repository,
         revisions={
@@ -183,23 +183,23 @@ def _tokens(entry: Own, step: int | None) -> int | None:
 def _places(
     entry: Own,
     every: Iterable[int | None],
-    states: Mapping[Path, rates.State] = {},
+    states: Mapping[Path, own_rates.State] = {},
     saved: Mapping[int | None, float | None] = {},
-) -> rates.Places:
+) -> own_rates.Places:
     """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the
     rates that schedulers have `saved`."""
     steps = [step for step in every if step is not None]
     if isinstance(entry.rate, str):
-        return rates.places(rates.in_table(entry.rate, steps))
+        return own_rates.places(own_rates.in_table(entry.rate, steps))
     if entry.rate is not None:
         return {step: (entry.rate, "stable") for step in steps}
     known = dict[int, float]()
     for path, state in reversed([*states.items()]):
         # What an earlier checkpoint logged was written by its version.
-        known |= rates.logged(
+        known |= own_rates.logged(
             state, str(folders.json_object(path / CONFIG).get("transformers_version"))
         )
     for step, rate in saved.items():
         if step is not None and rate is not None:
             known[step] = rate
-    return rates.places(known)
+    return own_rates.places(known)

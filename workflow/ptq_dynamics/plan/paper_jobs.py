@@ -15,7 +15,7 @@ from ptq_dynamics.figures.labels import rounded, short
 from ptq_dynamics.paper.typeset import PaperSettings, sources
 from ptq_dynamics.plan.checks import check
 from ptq_dynamics.plan.claim_jobs import ClaimJobs
-from ptq_dynamics.plan.regimes import COLUMNS, beside_paper
+from ptq_dynamics.plan.dimensionless import COLUMNS, beside_paper
 from ptq_dynamics.plan.site import Planner, Rule, Site
 
 # Keys of a scale without influence on results.

@@ -9,8 +9,7 @@ from ptq_dynamics.base.fields import Share
 from ptq_dynamics.config.runs import Run, RunDefaults
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.train.architectures import Architecture
-from ptq_dynamics.trajectories.averages import Point
-from ptq_dynamics.trajectories.trajectory import Checkpoint
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Point
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from functools import cached_property
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.plan.planned import Basis, PlannedTrajectory, common_seeds
-from ptq_dynamics.trajectories.averages import Average, Mean, OfOne, Point, SourcePoints
-from ptq_dynamics.trajectories.trajectory import Checkpoint
+from ptq_dynamics.trajectories.averages import Average, Mean, OfOne, SourcePoints
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Point
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

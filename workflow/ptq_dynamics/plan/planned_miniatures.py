@@ -25,8 +25,7 @@ from ptq_dynamics.plan.planned_runs import (
 )
 from ptq_dynamics.train.schedules import Span
 from ptq_dynamics.train.schedules.stage import StageSchedule
-from ptq_dynamics.trajectories.averages import Point
-from ptq_dynamics.trajectories.trajectory import step_id
+from ptq_dynamics.trajectories.trajectory import Point, step_id
 
 
 def _interval(entry: InSmall, basis: Basis) -> int:
@@ -42,7 +41,7 @@ def plan_miniature(name: str, basis: Basis, entry: Miniature) -> PlannedTrunk:
         run,
         origin=Origin(family, entry.unknown, entry.uncertain_rate, family),
         optimizer=entry.optimizer,
-        schedule=entry.schedule.over(span, basis.steps),
+        schedule=entry.schedule.in_steps(span, basis.steps),
         measured_every=_interval(entry, basis),
     )
 

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.config.runs import Branch, Run, Whole
+from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.plan.planned import (
     Basis,
     Origin,
@@ -24,8 +24,7 @@ from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Schedule, Span
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
-from ptq_dynamics.trajectories.averages import Point
-from ptq_dynamics.trajectories.trajectory import step_id
+from ptq_dynamics.trajectories.trajectory import Point, step_id
 
 B = TypeVar("B", bound="PlannedBranch")
 
@@ -113,7 +112,7 @@ def nearest(points: list[Point], steps: Iterable[int]) -> set[Point]:
 class PlannedTrunk(PlannedRun):
     """A run from fresh weights."""
 
-    entry: Whole
+    entry: Trunk
 
     @property
     def published_optimizer(self) -> Optimizer:
@@ -129,7 +128,7 @@ class PlannedTrunk(PlannedRun):
             raise Problem(f"{place}.warmup is {schedule.warmup} steps, {why}")
 
 
-def plan_trunk(name: str, basis: Basis, entry: Whole) -> PlannedTrunk:
+def plan_trunk(name: str, basis: Basis, entry: Trunk) -> PlannedTrunk:
     """Return a run from fresh weights, with the factors of the scale's regime."""
     steps, regime, measure = basis.steps, basis.scale.regime, basis.scale.measure
     shape = basis.shape(entry.model)
@@ -153,7 +152,7 @@ def plan_trunk(name: str, basis: Basis, entry: Whole) -> PlannedTrunk:
         seeds=entry.seeds or basis.seeds,
         objective=entry.objective,
         optimizer=optimizer.scaled(regime.peak_lr_factor, regime.weight_decay_factor),
-        schedule=entry.schedule.over(span, steps),
+        schedule=entry.schedule.in_steps(span, steps),
         first=0,
         last=last,
         data_first=0,

@@ -19,10 +19,9 @@ from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.cosine import Cosine
 from ptq_dynamics.train.schedules.stage import StageSchedule
 from ptq_dynamics.train.schedules.wsd import Wsd
-from ptq_dynamics.trajectories.averages import Point
 from ptq_dynamics.trajectories.fetch import FetchSettings, Revision
 from ptq_dynamics.trajectories.local import LocalSettings
-from ptq_dynamics.trajectories.trajectory import Checkpoint
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Point
 
 
 class ReleasedRevision(NamedTuple):

@@ -56,7 +56,7 @@ class Site:
         self.results, self.pictures = f"results/{scale}", f"figures/{scale}"
         # Jobs and names of their rules, by manifest.
         self.made, self.rules = dict[str, Job](), dict[str, str]()
-        self.marked, self.stale = set[str](), dict[str, Job]()
+        self.settled, self.stale = set[str](), dict[str, Job]()
 
     def make(
         self,
@@ -76,12 +76,12 @@ class Site:
         self.rules[path] = rule.name
         return self.made[path]
 
-    def mark_outdated(self, job: Job) -> None:
-        """Set the times of a job's files and of its inputs, so Snakemake runs what is outdated."""
-        if job.manifest not in self.marked:
-            self.marked.add(job.manifest)
+    def settle_all(self, job: Job) -> None:
+        """Settle the files of a job and of all that it needs (`specification.settle`)."""
+        if job.manifest not in self.settled:
+            self.settled.add(job.manifest)
             for path in job.needs:
-                self.mark_outdated(self.made[path])
+                self.settle_all(self.made[path])
             waits = any(path in self.stale for path in job.needs)
             if not settle(job, waits=waits, deep=self.config.choice.deep):
                 self.stale[job.manifest] = job

@@ -19,7 +19,8 @@ from ptq_dynamics.figures.labels import ORIGIN
 REFERENCE = "reference"  # the folder of releases below results and figures
 RELEASE = "release.tar.xz"
 CHANGES = "changes.tar.xz"  # files of a later release that differ from those in RELEASE
-DERIVED = ("figures.", "measure.collect", "claims.", "paper.")  # derived from raw results
+# Stages that derive results from raw results; measure.collect wrote the table in older releases.
+DERIVED = ("figures.", "measure.measurements", "measure.collect", "claims.", "paper.")
 
 
 @dataclass(frozen=True)

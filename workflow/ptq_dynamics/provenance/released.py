@@ -16,7 +16,7 @@ from ptq_dynamics import __version__
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
-from ptq_dynamics.curvature.geometry import GRID, POINTS, SCORES
+from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.lease import held

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import cycle, product
 from pathlib import Path
 
+from ptq_dynamics.base import needs
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.probes import Probe
@@ -19,13 +20,6 @@ from ptq_dynamics.train.settings import TRAINING
 
 # Metrics relative to full precision.
 PAIRED = {names.INCREASE, names.QUANTIZATION_ERROR, names.DEGRADATION, "chance"}
-# Labels of inputs by the beginning of a metric; the last holds for all other metrics.
-LABELS = {
-    names.EIGENVALUE: "spectrum {name} seed {seed} {quantizer}",
-    **dict.fromkeys([*TRAINING, "lr"], "run {name} seed {seed}"),
-    **{"landscape": "landscape {name} {quantizer}", "components": "components"},
-    "": names.MEASURED + " {name} seed {seed} {quantizer}",
-}
 COUNTED = {"seeds": "seeds", "draws": "calibration sets", "checkpoint_id": "checkpoints"}
 KEY = ("trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric")
 ROW = re.compile(r"(.+\.csv):(\d+)")
@@ -100,17 +94,27 @@ def inputs_of(row: Row, job: Spec) -> tuple[str, ...]:
     """Return a job's inputs of the metric, quantizers, trajectories and seeds of a row."""
     if names.METRIC not in row:
         return ()
-    form = next(label for start, label in LABELS.items() if row["metric"].startswith(start))
-    for start, owner in owners().items():
-        if row["metric"].startswith(start) and issubclass(owner, Probe):
-            form = f"{owner.label()} {{name}} seed {{seed}} {{quantizer}}"
     quantizers = row.get("draws", row["quantizer"]).split() or [row["quantizer"]]
     paired = row["metric"] in PAIRED or row.get("x_axis") == BEFORE
     quantizers += [names.FULL_PRECISION] if paired else []
     seeds = row.get("seeds", row.get("seed", "")).split() or ["None"]
     every = product(quantizers, row["trajectory"].split(), seeds)
-    labels = dict.fromkeys(form.format(name=n, seed=s, quantizer=q) for q, n, s in every)
+    labels = dict.fromkeys(_label(row["metric"], n, s, q) for q, n, s in every)
     return tuple(path for label in labels for path in job["inputs"].get(label, ()))
+
+
+def _label(metric: str, name: str, seed: str, quantizer: str) -> str:
+    """Return the label of the inputs with a metric of a trajectory."""
+    if metric.startswith((*TRAINING, "lr")):
+        return needs.run(name, seed)
+    if metric.startswith("landscape"):
+        return needs.landscape(name, quantizer)
+    if metric.startswith(needs.COMPONENTS):
+        return needs.COMPONENTS
+    probes = {start: kind for start, kind in owners().items() if issubclass(kind, Probe)}
+    kinds = [kind.label() for start, kind in probes.items() if metric.startswith(start)]
+    kinds += ["spectrum"] if metric.startswith(names.EIGENVALUE) else [needs.MEASURE]
+    return needs.measured(name, seed, quantizer, kinds[0])
 
 
 def _row(path: Path, number: int) -> tuple[Row, Path, dict[int, Row] | None]:

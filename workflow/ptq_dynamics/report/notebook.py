@@ -45,7 +45,7 @@ def measurements(
         require("trajectories", "trajectory", query.trajectories, plan.site.planned)
         require("quantizers", "quantizer", query.quantizers, plan.site.config.quantizers)
         require("metrics", "metric", query.metrics, [*get_args(Metric), *columns()])
-        series, inputs = plan.measuring.series_of([query])
+        series, inputs = plan.measurements.series_of([query])
         results = {name: [manifest.read(Path(p)) for p in paths] for name, paths in inputs.items()}
         table = join(series, results)
     return table[table.metric.isin(query.metrics)].reset_index(drop=True)

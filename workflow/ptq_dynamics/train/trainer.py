@@ -176,7 +176,7 @@ class Trainer:
             partial = self.out / f".partial-{folder.name}"
             shutil.rmtree(partial, ignore_errors=True)
             shutil.copytree(self._tokenizer, partial)
-            self.settings.optimizer.write(self.model, self._optimizer, partial)
+            self.settings.optimizer.save_weights(self.model, self._optimizer, partial)
             shutil.rmtree(folder, ignore_errors=True)
             partial.replace(folder)
         if self.step in self.settings.state_steps:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
@@ -23,6 +23,13 @@ class Checkpoint:
     tokens: int | None
     lr: float | None
     phase: str
+
+
+class Point(NamedTuple):
+    """A planned checkpoint: its id, unique in its trajectory, and its step, if any."""
+
+    id: str
+    step: int | None
 
 
 def step_id(step: int) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Share, Strict
-from ptq_dynamics.curvature.geometry import GRID, POINTS
+from ptq_dynamics.curvature.settings import GRID, POINTS
 from ptq_dynamics.figures.labels import Panel
 from ptq_dynamics.figures.layout import Layout, Reads, Some, Text
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.curvature.geometry import SCORES
+from ptq_dynamics.curvature.settings import SCORES
 from ptq_dynamics.figures.labels import Panel
 from ptq_dynamics.figures.layout import Layout, Reads
 from ptq_dynamics.measure.names import SEED, TRAJECTORY

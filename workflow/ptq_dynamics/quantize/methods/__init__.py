@@ -98,7 +98,7 @@ class Quantizer(Strict):
         return None
 
     @property
-    def columns(self) -> Any:
+    def resolved_group_size(self) -> Any:
         """The group size, an int; None if it is not resolved or there are no groups."""
         size = getattr(self, "group_size", None)
         return size if isinstance(size, int) else None
@@ -150,13 +150,12 @@ class Grouped(Quantizer):
 
     def misfit(self, widths: Collection[int]) -> str | None:
         """Return which width the group size does not divide, or None."""
-        wrong = [width for width in widths if self.columns and width % self.columns]
+        size = self.resolved_group_size
+        wrong = [width for width in widths if size and width % size]
         if not wrong:
             return None
         how = "choose a divisor, or {at_most: N}"
-        return (
-            f"group_size is {self.columns}, which does not divide the layer width {wrong[0]}; {how}"
-        )
+        return f"group_size is {size}, which does not divide the layer width {wrong[0]}; {how}"
 
 
 AnyQuantizer = Annotated[Quantizer, OneOf(__name__, by="method")]

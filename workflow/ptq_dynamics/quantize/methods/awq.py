@@ -116,7 +116,7 @@ class Awq(InProcess, Calibrated, Grouped):
         )
         # The library adds attributes to layers.
         layers: dict[str, Any] = {**models.linear_layers(model)}
-        blocks = groups(self.bits, self.symmetric, self.columns, layers)
+        blocks = groups(self.bits, self.symmetric, self.resolved_group_size, layers)
         recipe = [awq, QuantizationModifier(config_groups=blocks)]
         # DataLoader also takes lists, unlike its type.
         batches: Any = [{"input_ids": batch} for batch in calibration.batches()]

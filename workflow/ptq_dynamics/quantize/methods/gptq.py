@@ -30,7 +30,9 @@ class Gptq(InProcess, Calibrated, Grouped):
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
         modifier = GPTQModifier(
-            config_groups=storage.groups(self.bits, self.symmetric, self.columns, layers),
+            config_groups=storage.groups(
+                self.bits, self.symmetric, self.resolved_group_size, layers
+            ),
             actorder=self.activation_order,
             dampening_frac=self.damping,
             block_size=self.block_size,

@@ -60,8 +60,8 @@ class Recipe(InProcess, Calibrated, Grouped):
             if scheme.weights.type == "int":
                 scheme.weights.num_bits = self.bits
             for part in (scheme.weights, scheme.input_activations):
-                if self.columns and part is not None and part.group_size:
-                    part.group_size = self.columns
+                if self.resolved_group_size and part is not None and part.group_size:
+                    part.group_size = self.resolved_group_size
             *before, (last, options) = chain(*(modifier.items() for modifier in self.modifiers))
             steps = [_modifier(name, model, given) for name, given in before]
             groups = {"config_groups": {"blocks": scheme}}

@@ -20,6 +20,8 @@ class Rtn(InProcess, Grouped):
 
         grids = {}
         for name, weight in storage.original(folder, models.load(folder)).items():
-            codes, scales = layers.round_to_nearest(weight.float(), self.bits, self.columns)
+            codes, scales = layers.round_to_nearest(
+                weight.float(), self.bits, self.resolved_group_size
+            )
             grids[name] = Grid(self.bits, codes, scales)
         return storage.on_grids(grids)

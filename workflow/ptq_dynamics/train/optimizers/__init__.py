@@ -81,7 +81,7 @@ class Optimizer(Strict):
             group["lr"] = lr
             group["weight_decay"] = self.decay(lr, peak) if group["decays"] else 0.0
 
-    def write(
+    def save_weights(
         self, model: "PreTrainedModel", optimizer: "torch.optim.Optimizer | Both", folder: Path
     ) -> None:
         """Write the weights of a checkpoint."""

@@ -37,10 +37,12 @@ class ScheduleFree(Adam):
         optimizer.train()
         return optimizer
 
-    def write(self, model: "PreTrainedModel", optimizer: "AdamWScheduleFree", folder: Path) -> None:
+    def save_weights(
+        self, model: "PreTrainedModel", optimizer: "AdamWScheduleFree", folder: Path
+    ) -> None:
         """Write the average, then restore the exact bits of the weights."""
         kept = deepcopy(model.state_dict())
         optimizer.eval()
-        super().write(model, optimizer, folder)
+        super().save_weights(model, optimizer, folder)
         optimizer.train()
         model.load_state_dict(kept)

@@ -55,7 +55,7 @@ class Scheduled(Strict):
     kind: str
 
     @abstractmethod
-    def over(self, run: Span, steps: Callable[[Share], int]) -> Schedule:
+    def in_steps(self, run: Span, steps: Callable[[Share], int]) -> Schedule:
         """Return the schedule of a run; `steps` are a share of the budget in steps."""
 
     def check(self, length: Share) -> None:

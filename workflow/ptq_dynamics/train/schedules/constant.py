@@ -30,6 +30,6 @@ class ConstantRun(Scheduled):
 
     kind: Literal["constant"]
 
-    def over(self, run: Span, steps: Callable[[Share], int]) -> Constant:
+    def in_steps(self, run: Span, steps: Callable[[Share], int]) -> Constant:
         """Return the schedule of a run."""
         return Constant(kind=self.kind, peak=run.peak, warmup=run.warmup)

@@ -39,7 +39,7 @@ class CosineRun(Scheduled):
                 f"schedule.horizon is {self.horizon}: must be at least length {length}"
             )
 
-    def over(self, run: Span, steps: Callable[[Share], int]) -> Cosine:
+    def in_steps(self, run: Span, steps: Callable[[Share], int]) -> Cosine:
         """Return the schedule of a run."""
         stop = steps(self.horizon) if self.horizon else run.last
         floor = self.floor * run.peak

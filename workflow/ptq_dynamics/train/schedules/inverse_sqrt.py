@@ -27,6 +27,6 @@ class InverseSqrtRun(Scheduled):
 
     kind: Literal["inverse-sqrt"]
 
-    def over(self, run: Span, steps: Callable[[Share], int]) -> InverseSqrt:
+    def in_steps(self, run: Span, steps: Callable[[Share], int]) -> InverseSqrt:
         """Return the schedule of a run."""
         return InverseSqrt(kind=self.kind, peak=run.peak, warmup=run.warmup)

@@ -45,7 +45,7 @@ class WsdRun(Scheduled):
     shape: Shape = "linear"
     floor: Floor = 0.0
 
-    def over(self, run: Span, steps: Callable[[Share], int]) -> Wsd:
+    def in_steps(self, run: Span, steps: Callable[[Share], int]) -> Wsd:
         """Return the schedule of a run."""
         length = steps(self.cooldown)
         return Wsd(

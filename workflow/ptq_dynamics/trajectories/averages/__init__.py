@@ -9,6 +9,7 @@ from pydantic import Field
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.components import OneOf, kinds_in
 from ptq_dynamics.base.fields import Share, Strict
+from ptq_dynamics.trajectories.trajectory import Point
 
 
 class Member(NamedTuple):
@@ -41,13 +42,6 @@ class AverageSettings(Strict):
     phase: Literal["average", "interpolation"]
     means: tuple[Mean, ...]
     choice: Annotated[ChoosingText | None, Field(exclude_if=lambda choice: choice is None)] = None
-
-
-class Point(NamedTuple):
-    """A planned checkpoint: its id, unique in its trajectory, and its step, if any."""
-
-    id: str
-    step: int | None
 
 
 class SourcePoints(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Once, Rate
-from ptq_dynamics.trajectories.averages import Average, Mean, Member, Point, Sources, Steps
-from ptq_dynamics.trajectories.trajectory import step_id
+from ptq_dynamics.trajectories.averages import Average, Mean, Member, Sources, Steps
+from ptq_dynamics.trajectories.trajectory import Point, step_id
 
 
 class Interpolation(Average):
