@@ -16,7 +16,6 @@ from ptq_dynamics.provenance.archive import RELEASE, Archive, identity_in
 from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.trace import trace
 from recorded import LOSSES, RUN, build, write
-from support import ROOT, python
 
 pytestmark = pytest.mark.slow
 
@@ -150,19 +149,3 @@ def test_costs_are_summed_by_kind(here):
     assert figures == ["figures", 2, 0, "0.0014", "0.0011", "0.0000"]
     assert total == ["all", 5, 0, "0.0035", "0.0028", "0.0000"] and len(rows) == 5
     assert {path.name for path in costs.paths(Path())} <= {*os.listdir()}
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--version"], "0."),
-        (["trace", "nowhere"], "error: nowhere does not exist"),
-        (["adopt", "nowhere"], "error: nowhere is not an archive"),
-        (["compare", "a", "b", "--scale", "c"], "error: a/results/c is missing; name"),
-        (["dev", "accept", "docs", "--reason", " "], "error: --reason is empty"),
-    ],
-)
-def test_a_mistake_is_answered_in_one_line(words, said):
-    done = python(["-m", "ptq_dynamics.cli", *words], ROOT)
-    out = done.stdout + done.stderr
-    assert out.startswith(said) and out.count("\n") == 1, out

@@ -9,7 +9,7 @@ import shutil
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.base.checkpoints import require_plain, weight_files
+from ptq_dynamics.base.checkpoints import weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from ptq_dynamics.hub import folders
@@ -124,14 +124,6 @@ def test_an_index_that_cannot_be_followed_is_one_line(tmp_path, index, words):
         weight_files(tmp_path)
 
 
-def test_an_index_may_name_the_folder_it_is_in(left, tmp_path):
-    folder = tmp_path / "dots"
-    shutil.copytree(left[1], folder)
-    (folder / INDEX).write_text((folder / INDEX).read_text().replace('"model-', '"./model-'))
-    theirs(folder)
-    assert weight_files(folder) == sorted(folder.glob("*.safetensors"))
-
-
 def test_weights_with_an_adapter_beside_them_are_refused(tmp_path):
     """transformers adds the adapter where peft is installed."""
     edit(save(tmp_path) / "adapter_config.json", peft_type="LORA")
@@ -198,14 +190,6 @@ def test_masks_and_positions_are_no_codes(tmp_path):
     edit(folder / "config.json", quantization_config=None)
     models.load(folder)
     assert Weights(folder).forms()["position_ids"] == ("I64", [1, 8])
-
-
-def test_what_the_workflow_packs_is_read_but_not_taken_for_plain(tmp_path, text):
-    folder = save(tmp_path / "model")
-    Rtn(method="rtn", **GRID).quantize(folder, text).save(folder, tmp_path / "packed")
-    models.load(tmp_path / "packed")
-    with one_line("quantization_config: config.json, method compressed-tensors"):
-        require_plain("it", tmp_path / "packed")
 
 
 # Members of a mean

@@ -10,11 +10,9 @@ import pytest
 import torch
 from ptq_dynamics import cli
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.cli import places, project
-from ptq_dynamics.cli.defects import without_defects
+from ptq_dynamics.cli import places
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
-from ptq_dynamics.figures.labels import in_group
 from ptq_dynamics.hub import folders
 from ptq_dynamics.plan.own_checkpoints import sampled_places
 from safetensors.torch import save_file
@@ -225,38 +223,6 @@ def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
         places.names_of(["a/run", "a/run/"], [])
 
 
-def test_names_of_runs_are_no_groups_of_curves(tmp_path):
-    names = ["a: run", "b: run"]
-    for name in names:
-        for step in (1, 2):
-            (folder := tmp_path / name / f"checkpoint-{step}").mkdir(parents=True)
-            (folder / "config.json").touch()
-    (root := tmp_path / "out/config").mkdir(parents=True)
-    runs = {name: {"checkpoints": {"folder": f"../{name}"}} for name in names}
-    settings = {"scale": {"calibration": {}}, "quantizers": {}, "metrics": [], "average": 2}
-    project.write(root.parent, runs, **settings, seed=0, grows=False)
-    curves = read_yaml(root / "figures.yaml")["quantization"]["curves"]
-    assert len(curves) == 4 and not [name for name in curves if in_group(name)[0]]
-
-
-def test_an_average_is_made_again_only_for_its_own_members(tmp_path):
-    for step in range(1, 5):
-        checkpoint(tmp_path / f"run/step-{step}")
-    entry = {"checkpoints": {"folder": str(tmp_path / "run")}}
-    families = {"own": {"mine": entry}, "averages": {"mean": {"trajectory": "mine", "last": 2}}}
-    query = figure("over_tokens", {"Mine": ["mine"], "Mean": ["mean"]}, ["loss"])
-    config = tiny_config(tmp_path, families=families, figures={"mine": query})
-    scale = read_yaml(config / "scales/smoke.yaml")
-    (config / "scales/smoke.yaml").write_text(json.dumps({**scale, "shard": 1}))
-    made = plan("smoke", config, figures=["mine"])
-    needs = {
-        job.folder[-1]: [path.split("/")[-2][-1] for path in job.needs]
-        for job in made.site.needed(made.targets())
-        if job.stage == "trajectories.average"
-    }
-    assert needs == {"2": ["1", "2"], "3": ["2", "3"], "4": ["3", "4"]}
-
-
 def test_a_folder_of_text_says_what_is_not_read(tmp_path, refused):
     texts = tmp_path / "texts"
     (texts / "more").mkdir(parents=True)
@@ -300,17 +266,3 @@ def test_defective_checkpoints_of_a_second_run_are_left_out(tmp_path, refused):
     printed = refused(f"{tmp_path / 'other'} --average 2")
     assert "other/step-2 is left out: it has values that are not finite" in printed
     assert "--average is 2: must be 0, since there is one checkpoint" in printed
-
-
-def test_quantized_checkpoints_and_models_without_a_step_are_named(tmp_path, refused, capsys):
-    path = tmp_path / "run/step-2/config.json"
-    shutil.rmtree(tmp_path / "run/step-1")
-    path.write_text(json.dumps({**CONFIG, "quantization_config": {"quant_method": "awq"}}))
-    state = {"log_history": [{"train_loss": 1.0}, {"step": 1, "learning_rate": 1e-3}]}
-    (tmp_path / "run/step-2/trainer_state.json").write_text(json.dumps(state))
-    assert "run/step-2 is quantized already (quantization_config: config.json, meth" in refused()
-    checkpoint(tmp_path / "run/step-final")
-    path.write_text(json.dumps(CONFIG))
-    entry = own(tmp_path / "run")
-    _, (line,) = without_defects(entry, entry.checkpoints, [])
-    assert "step-final is" in line

@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-from csv import DictReader
 
 import pytest
 from ptq_dynamics.base.problem import Problem
@@ -85,20 +84,6 @@ def test_miniatures_go_along_their_families_schedules():
             assert mine == pytest.approx(rate, abs=0.06), (name, part)
             compared += 1
     assert compared > 100
-
-
-@pytest.mark.parametrize("scale", SMALL)
-def test_the_power_of_the_ratio_is_the_one_of_the_least_loss(scale):
-    with (ROOT / "results/reference/sweeps/miniatures.csv").open() as file:
-        rows = [*DictReader(file)]
-    best = {
-        key: float(min(rows, key=lambda row: float(row[key]))["rate_exponent"])
-        for key in ("mean", "loss_opensci-1.3b")
-    }
-    small = plan(scale).site.config.scale.miniatures
-    assert small.rate_exponent == best["mean"], rows
-    own = dict.fromkeys(("opensci-1.3b", "opensci-1.7b"), best["loss_opensci-1.3b"])
-    assert small.exponents == own, rows
 
 
 @pytest.mark.parametrize(

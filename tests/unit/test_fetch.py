@@ -22,7 +22,7 @@ from ptq_dynamics.hub import lock
 from ptq_dynamics.trajectories.fetch import FetchSettings, Revision
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 from safetensors.torch import load_file, save_file
-from support import artifacts, differing, job_file, one_line, wait_until
+from support import artifacts, differing, job_file, wait_until
 from transformers import AutoTokenizer
 
 pytestmark = pytest.mark.slow
@@ -139,12 +139,6 @@ def test_quantized_checkpoints_are_refused_before_their_weights_are_downloaded(
     assert f"{NAME}@{BRANCH} {words}" in line and not hub.asked[ONE]
 
 
-def test_files_of_other_tools_are_refused_when_the_revision_is_locked(hub):
-    (hub.root / NAME / "quantize_config.json").write_text("{}")
-    with one_line(f"{NAME}@{BRANCH} is quantized already", "quantize_config.json, method GPTQ"):
-        revision()
-
-
 def test_pickles_count_where_left_over_shards_have_no_index(hub):
     (hub.root / NAME / INDEX).unlink()
     names = {each.name for each in revision().files}
@@ -165,13 +159,6 @@ def test_wrong_bytes_are_refused(hub, tmp_path, change, capsys):
     change(hub.root / NAME / TWO)
     line = refused(tmp_path, job(found), capsys)
     assert f"{NAME}@{BRANCH}: the downloaded {TWO} differs from its digest" in line
-
-
-def test_what_cannot_be_had_is_one_line_at_once(hub, tmp_path, capsys):
-    found = job(revision())
-    hub.answers.update({ONE: [(418, {})]})
-    line = refused(tmp_path, found, capsys)
-    assert f"{NAME}@{BRANCH}: {ONE} cannot be downloaded (" in line
 
 
 def test_without_a_network_what_is_in_the_cache_is_linked(hub, saved, tmp_path, monkeypatch):

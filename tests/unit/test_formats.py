@@ -15,7 +15,7 @@ from ptq_dynamics.cli.defects import without_defects
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import formats
-from ptq_dynamics.hub.folders import files_of, require_finite
+from ptq_dynamics.hub.folders import files_of
 from ptq_dynamics.plan.own_checkpoints import sampled_places
 from ptq_dynamics.trajectories import local
 from safetensors.torch import load_file, save_file
@@ -255,22 +255,6 @@ def test_a_defective_member_is_left_out_until_it_is_whole(tmp_path, name, step):
     shutil.rmtree(folder)
     save(folder, step)
     assert measured(tmp_path / "run") == (every, [])
-
-
-def test_values_are_read_again_only_after_a_change(tmp_path):
-    folder = run(tmp_path, 1, 2) / "checkpoint-2"
-    not_a_number(folder)
-    point = local.trajectory.Checkpoint("step-2", 2, None, None, "stable")
-    linked = local.LocalCheckpoint(point, folder.name, files_of(folder))
-    assert measured(tmp_path, [linked]) == (["checkpoint-1", "checkpoint-2"], [])
-    not_a_number(folder)  # with a new time
-    assert measured(tmp_path, [linked])[0] == ["checkpoint-1"]
-
-
-def test_a_member_that_goes_while_it_is_read_is_one_line(tmp_path):
-    cut(save(tmp_path / "checkpoint-1"))
-    with one_line("cannot be read (model.safetensors: "):
-        require_finite(tmp_path / "checkpoint-1")
 
 
 def test_an_interrupted_save_is_named_before_it_has_any_file(tmp_path):

@@ -1,6 +1,5 @@
 """Types of GGUF files, and existing files, against the package `gguf` and transformers."""
 
-import re
 
 import gguf
 import numpy as np
@@ -9,7 +8,6 @@ import torch
 from ggufs import written
 from ptq_dynamics import models
 from ptq_dynamics.cli import own_scale
-from ptq_dynamics.cli.measuring import METHODS
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.quantize.methods.gguf import Gguf
 from ptq_dynamics.quantize.methods.gguf_file import GgufFile
@@ -145,18 +143,3 @@ def test_files_that_do_not_fit_are_one_line(tmp_path):
         GgufFile.of(path, str(path))
     with one_line("has no b.gguf"):
         own_scale.quantizers(["b.gguf"], [], str(tmp_path))
-
-
-def test_help_lists_each_method_with_its_bits():
-    lists = re.findall(r"([^;(]+) \((?:\d to )?(\d) bits\)", METHODS)
-    listed = {name: int(bits) for names, bits in lists for name in names.split()}
-    for name, bits in listed.items():
-        (entry, *_) = own_scale.quantizers([name], []).values()
-        assert name in ("gptq", "rtn", "awq") or entry["bits"] == bits
-    for name in ("gptq", "rtn", "awq"):
-        assert len(own_scale.quantizers([name], [*own_scale.BITS])) == len(own_scale.BITS)
-    assert f"awq ({own_scale.BITS[0]} to {own_scale.BITS[-1]} bits)" in METHODS
-    row = re.search(r"^\| `--methods.*", (ROOT / "docs/own.md").read_text(), re.M)[0]
-    described = re.findall(r"`([a-z0-9_ -]+)` \(", row)
-    formats = {"int8", *ENTRIES, *described[0].split(), *described[1].split()}
-    assert formats == listed.keys() - {"gptq", "rtn", "awq"}

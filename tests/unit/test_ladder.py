@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from ptq_dynamics.claims.definitions import Ladder
 from ptq_dynamics.claims.formats import as_csv
-from ptq_dynamics.claims.ladder import ScalePoint, extrapolated, ladder_table, plot, points
+from ptq_dynamics.claims.ladder import ladder_table, plot, points
 from ptq_dynamics.cli import outcomes
 from support import ROOT
 
@@ -45,17 +45,6 @@ def test_a_scale_is_predicted_by_the_line_through_two_smaller_ones():
     assert by_kind["rise", "published", "paper"].parameters == SIZES["paper"]
     assert len(found) == 7 and len(plot(found).axes) == 2
     assert len(as_csv(ladder_table(found)).splitlines()) == 8
-
-
-def test_a_measured_scale_keeps_its_prediction():
-    scales = {name: claims(2.0, 0.1) for name in ("small", "middle", "large")}
-    found = [*points(Ladder.model_validate(LADDER), SIZES, scales)]
-    assert [p.kind for p in found if p.scale == "large"] == ["measured", "predicted"] * 2
-
-
-def test_a_number_of_one_sign_and_one_zero_has_no_logarithm():
-    first, second = (ScalePoint("rise", "", "a", 10**n, "measured", n - 4) for n in (4, 5))
-    assert extrapolated(first, second, "b", 10**6).value == pytest.approx(2)
 
 
 def test_the_released_ladder_is_that_of_the_released_claims(tmp_path, monkeypatch):

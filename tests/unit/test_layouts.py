@@ -8,7 +8,7 @@ from ptq_dynamics.measure import measurements
 
 pytestmark = pytest.mark.slow
 
-ERROR, LOSS = "quantization_error", "loss"
+ERROR = "quantization_error"
 RUNS = ["constant-3e-3", "rainbow-036", "rainbow-070", "rainbow-104", "rainbow-138"]
 QUANTIZERS = ["gptq-4bit", "gptq-3bit", "awq-4bit", "int8", "rtn-4bit"]
 
@@ -146,19 +146,6 @@ def test_draws_are_averaged_and_their_error_is_added(tmp_path):
     assert (three.y - three.low >= spread.to_numpy() * (1 - 1e-9)).all()
 
 
-def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
-    curves = {"Both": ["constant-1e-3", "wsd-1e-3"]}
-    drawn = Drawn(
-        tmp_path, planned(tmp_path, {"one": figure("flatness", curves, ["gptq-3bit"])}), coarse=True
-    )
-    table, measured = drawn.table("one"), drawn.measurements("one")
-    sharp = measured[measured.metric == "sharpness"]
-    shared = sharp[sharp.checkpoint.duplicated(keep=False)]
-    assert set(shared.trajectory) == {"constant-1e-3", "wsd-1e-3"}, "the branch point is measured"
-    assert len(table) == sharp.checkpoint.nunique() == len(sharp) - 1
-    assert (table.segment == "constant-1e-3").sum() == (sharp.trajectory == "constant-1e-3").sum()
-
-
 @pytest.mark.parametrize("follows", ["loss", "rate"])
 def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
     rng = np.random.default_rng(3)
@@ -171,15 +158,3 @@ def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
     assert found[follows] > 0.8
     assert described(loss[:4], rate[:4], error[:4]) is None
     assert described(np.ones(9), rate[:9], error[:9]) is None
-
-
-def test_panels_beyond_z_have_letters_that_go_on(tmp_path):
-    quantizers = ["gptq-4bit", "gptq-3bit", "rtn-4bit", "rtn-3bit", "awq-4bit", "int8"]
-    metrics = [ERROR, LOSS, "loss_increase", "weight_mse", "output_mse"]
-    many = figure("over_tokens", {"Stable": RUNS[:1]}, quantizers, metrics=metrics)
-    many["options"] = {"quantized_losses": "beside"}
-    drawn = Drawn(tmp_path, planned(tmp_path, {"many": many}), coarse=True)
-    names = list(dict.fromkeys(drawn.table("many").panel))
-    assert names[:2] == ["a", "b"] and names[25:28] == ["z", "aa", "ab"] and len(names) == 31
-    titles = [ax.get_title() for ax in drawn.picture("many").axes]
-    assert any(title.startswith("(ab) ") for title in titles)

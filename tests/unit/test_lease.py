@@ -8,9 +8,8 @@ from subprocess import PIPE, Popen
 
 import psutil
 import pytest
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import lease, subprocesses
-from support import artifacts, differing, wait_until
+from ptq_dynamics.engine import lease
+from support import artifacts, wait_until
 from toy import Toy
 
 pytestmark = pytest.mark.slow
@@ -31,16 +30,6 @@ def test_the_lease_of_who_was_killed_before_it_wrote_its_name_is_free(tmp_path, 
     path.touch()
     with lease.held(path, lambda _: None) as mine:
         mine.require()
-
-
-@pytest.mark.parametrize("loss", ["taken", "deleted"])
-def test_who_has_lost_the_lease_is_told(tmp_path, loss):
-    path = tmp_path / ".lease"
-    with lease.held(path, print) as mine:
-        mine.require()
-        path.write_text("another\n") if loss == "taken" else path.unlink()
-        with pytest.raises(Problem, match="another process has taken over"):
-            mine.require()
 
 
 # Jobs
@@ -91,21 +80,6 @@ def test_who_lost_the_lease_publishes_nothing_and_says_no_more_than_a_line(toy, 
     assert toy.run("walk").returncode == 0
 
 
-def test_a_process_that_was_stopped_for_long_does_not_harm_what_another_made(toy):
-    first = toy.start("walk")
-    wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
-    first.send_signal(signal.SIGSTOP)
-    lost = toy.folder / "results/walk/.lease"
-    lost.unlink()
-    second = toy.run("walk")
-    assert second.returncode == 0 and "going on from" in second.stderr, second.stderr
-    made = artifacts(toy.folder / "results")
-    first.send_signal(signal.SIGCONT)
-    first.communicate(timeout=60)
-    assert first.returncode in (1, -signal.SIGTERM)
-    assert not differing(made, artifacts(toy.folder / "results"))
-
-
 # What a job starts
 
 PARENT = """
@@ -125,8 +99,3 @@ def test_what_a_job_started_ends_with_it_when_it_is_killed():
     process.kill()
     process.wait()
     wait_until(lambda: not any(each.is_running() for each in found), patience=30)
-
-
-def test_what_a_command_prints_and_its_status_are_kept():
-    done = subprocesses.run(["sh", "-c", "echo out; echo err >&2; exit 3"], dict(os.environ))
-    assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)

@@ -2,17 +2,15 @@
 
 import json
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
-from compressed_tensors.quantization import QuantizationArgs
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.layers import round_to_nearest
-from ptq_dynamics.quantize.storage import INDEX, grid_of, groups, on_grids
+from ptq_dynamics.quantize.storage import INDEX, on_grids
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
 
@@ -105,18 +103,6 @@ def test_a_checkpoint_in_several_files_stays_in_several(folder, blocks, tmp_path
         for load in (models.load, AutoModelForCausalLM.from_pretrained)
     ]
     assert all(torch.equal(logits.cpu(), found[0].cpu()) for logits in found[1:])
-
-
-def test_weights_off_their_grid_are_a_problem(folder):
-    name, grid = next(iter(grids_of(folder, 4).items()))
-    weight, zeros = grid.weight(), torch.zeros_like(grid.scales)
-    (group,) = groups(4, True, GROUP, [name]).values()
-    scheme = SimpleNamespace(weights=QuantizationArgs(**group["weights"]))
-    parts = {"weight": weight, "weight_scale": grid.scales, "weight_zero_point": zeros}
-    layer = SimpleNamespace(**parts, quantization_scheme=scheme)
-    assert torch.equal(grid_of(name, layer, weight.clone()).codes, grid.codes)
-    with pytest.raises(Problem, match=f"the weights of {name} are not on the grid"):
-        grid_of(name, layer, weight * (1 + 1e-6))
 
 
 @pytest.mark.parametrize("kind", ["packed", "plain"])

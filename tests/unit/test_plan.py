@@ -205,17 +205,3 @@ def test_what_no_figure_shows_is_planned_by_its_name(tmp_path):
     ]:
         with one_line(*wrong, *map(repr, wrong.values())):
             made.job(rule, **names | wrong)
-
-
-def test_a_public_model_is_measured_at_no_other_seed():
-    names = {"trajectory": "smollm3", "shard": "stage1-step-40000", "quantizer": "rtn-4bit"}
-    assert at("paper").job("measure", **names, seed="0").settings.checkpoints[0] == names["shard"]
-    with one_line("measure smollm3", "seed '7'"):
-        at("paper").job("measure", **names, seed="7")
-
-
-def test_flatness_has_no_axis_for_many_eigenvalues(tmp_path):
-    metrics = ["quantization_error", "sharpness", "eigenvalues"]
-    shown = figure("flatness", {"A": ["trunk"]}, metrics, quantizers=["gptq4"])
-    with one_line("figures.yaml: shown", "eigenvalues"):
-        plan("smoke", tiny_config(tmp_path, figures={"shown": shown}))

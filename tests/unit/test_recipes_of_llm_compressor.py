@@ -5,10 +5,9 @@ from functools import cache
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.recipe import Recipe
-from support import one_line, plan, tiny_config
+from support import one_line, plan
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -136,9 +135,3 @@ def test_a_recipe_for_other_layers_is_one_line(calibration, tmp_path):
     plan("smoke").site.config.scale.models["moe"].create(96, 1).save_pretrained(tmp_path)
     with one_line("no recipe fits layers of"):
         FINE.quantize(tmp_path, calibration)
-
-
-def test_a_landscape_needs_weights_of_layers(tmp_path):
-    config = tiny_config(tmp_path, figures={"fig08": {"quantizers": ["rotated-4bit"]}})
-    with pytest.raises(Problem, match=r"fig08\.quantizers: rotated-4bit has no weights to compare"):
-        plan("smoke", config, figures=["fig08"])

@@ -109,32 +109,3 @@ def test_identity_is_of_what_shapes_the_result(made):
         assert replace(made, job={**made.job, key: value}).identity != made.identity
     other = replace(made, inputs=dict.fromkeys(made.inputs, "0" * 64))
     assert other.identity != made.identity
-
-
-@pytest.mark.parametrize("text", ["{", "[]"])
-def test_a_broken_file_is_a_problem(tmp_path, text):
-    (path := tmp_path / "record.json").write_text(text)
-    with pytest.raises(Problem, match="is no record"):
-        record.read(path)
-
-
-CHILD = """
-import datetime, subprocess, sys
-from pathlib import Path
-from ptq_dynamics.engine import record
-from ptq_dynamics.engine.manifest import Manifest
-work = "block = b'x' * 1_500_000_000; sum(n * n for n in range(5_000_000))"
-subprocess.run([sys.executable, "-c", work], check=True)
-output = Manifest(Path("manifest.json"), {}, {})
-made = record.describe({"libraries": {}}, {}, output, None, datetime.datetime.now(), 1.0)
-print(made.peak_memory, made.cpu_seconds)
-"""
-
-
-@pytest.mark.slow
-def test_memory_and_time_of_a_jobs_children_count(tmp_path):
-    done = python(["-c", CHILD], tmp_path)
-    assert done.returncode == 0, done.stderr
-    memory, seconds = done.stdout.split()
-    assert int(memory) > 1.5e9
-    assert float(seconds) > 0.3
