@@ -1,6 +1,5 @@
 """The page of titles and captions beside the figures, and the one that is committed."""
 
-
 import pytest
 from PIL import Image, ImageColor
 from ptq_dynamics.figures.captions import has_page, page, write_page

@@ -1,6 +1,5 @@
 """Components, read in blocks of columns, against stacked checkpoints."""
 
-
 import pytest
 import torch
 from ptq_dynamics import models
@@ -9,6 +8,7 @@ from ptq_dynamics.curvature.landscape import flatten
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
+
 
 def save(folder, shard="1GB", dtype=torch.float32, **changes):
     """A saved model whose every parameter is random; its parameters as one vector."""

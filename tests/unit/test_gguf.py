@@ -1,6 +1,5 @@
 """Types of GGUF files, and existing files, against the package `gguf` and transformers."""
 
-
 import gguf
 import numpy as np
 import pytest

@@ -50,13 +50,10 @@ def texts(folder, name):
     ("name", "data", "words"),
     [
         ("a.txt", LATIN, "a.txt is not UTF-8 (byte 6)"),
-        ("a.txt", BOM_UTF8 + LATIN, "a.txt is not UTF-8 (byte 9)"),
         ("a.txt", LINE.encode("utf-16"), f"a.txt {WIDE} (byte 0)"),
-        ("a.txt", LINE.encode("utf-16-le"), f"a.txt {WIDE} (byte 1)"),
         ("a.txt", "слова и слова".encode("utf-16-le"), f"a.txt {WIDE} (byte 11)"),
         ("a.txt.gz", gzip.compress(LINE.encode(), mtime=0), "a.txt.gz is not UTF-8 (byte 1)"),
         ("a.jsonl", ROWS.encode() + b'\n{"text": "\xff"}', "a.jsonl is not UTF-8 (byte 379)"),
-        ("a.jsonl", ROWS.encode("utf-16"), f"a.jsonl {WIDE} (byte 0)"),
         ("a.jsonl", f'{ROWS}\n{{"text": 3'.encode(), "a.jsonl cannot be read: "),
         ("a.jsonl", f'{ROWS}\n{{"text": null}}'.encode(), "row 10 of data set "),
         ("a.parquet", parquet(["a", None]), "row 2 of data set "),
@@ -79,10 +76,8 @@ def test_a_name_of_a_table_is_no_pattern(tmp_path):
         assert list(texts(folder, name).documents(joined)) == [LINE] * 9
 
 
-@pytest.mark.parametrize("start", [b"", BOM_UTF8])
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path, start, end):
-    (tmp_path / "a.txt").write_bytes(start + f"{LINE}\n{LINE}".replace("\n", end).encode())
+def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes(BOM_UTF8 + f"{LINE}\n{LINE}".replace("\n", "\r\n").encode())
     assert list(texts(tmp_path, "a.txt").documents(joined)) == [LINE, LINE]
 
 
@@ -98,11 +93,9 @@ def test_each_split_begins_where_the_last_one_ends(lengths, sizes):
     assert held == np.diff(ends, prepend=0).tolist()
 
 
-@pytest.mark.parametrize("between", ["\n\n", "\n\n\n\n\n", " "])
-def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path, between):
-    """In many short paragraphs, far apart, or one."""
+def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path):
     (tmp_path / "texts").mkdir()
-    (tmp_path / "texts/a.txt").write_text(between.join(["Yes.", "Well, no."] * 200))
+    (tmp_path / "texts/a.txt").write_text("\n\n\n".join(["Yes.", "Well, no."] * 200))
     source = texts(tmp_path / "texts", "a.txt")
     tokenizer = train_tokenizer([LINE], 300)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "checkpoint/a")
@@ -130,16 +123,14 @@ CHAT = [{"role": "user", "content": "Yes?"}, {"role": "assistant", "content": "W
 STRICT = "{{ raise_exception('only users') }}"
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
+@pytest.mark.parametrize("kind", ["json", "parquet"])
 def test_chats_are_text_by_the_template_of_the_tokenizer(tmp_path, kind):
     path = tmp_path / f"chats.{kind}"
     rows = [{"messages": CHAT, "id": number} for number in range(200)]
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
-    elif kind == "json":
-        path.write_text(json.dumps(rows))
     else:
-        path.write_text("\n".join(map(json.dumps, rows)))
+        path.write_text(json.dumps(rows))
     files = [asdict(each) for each in folders.listed(tmp_path, path.name.__eq__)]
     dataset = {"path": f"{tmp_path}", "field": "messages"}
     source = Texts(folder=str(tmp_path), files=files, dataset=dataset)
@@ -166,12 +157,6 @@ def test_chats_are_text_by_the_template_of_the_tokenizer(tmp_path, kind):
     ):
         with one_line("row 1 of data set ", "fits no chat template", words):
             write(name, template)
-
-
-def test_a_field_that_is_absent_is_named_beside_those_there_are(tmp_path):
-    (tmp_path / "a.jsonl").write_text(json.dumps({"body": LINE, "chat": CHAT}))
-    with one_line("has no text in 'text'", "--field or field (there are: body, chat)"):
-        list(texts(tmp_path, "a.jsonl").documents(joined))
 
 
 @pytest.mark.slow
