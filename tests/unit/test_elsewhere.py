@@ -139,9 +139,8 @@ def refused(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
 
     def measure(options=""):
-        status, printed, said = command(
-            f"measure {tmp_path / 'run'} --out {tmp_path}/out {options}"
-        )
+        words = f"measure {tmp_path}/run --out {tmp_path}/out {options}"
+        status, printed, said = command(words)
         assert status == 1 and said.count("\n") == 1
         return printed + said
 

@@ -158,17 +158,27 @@ def test_an_edit_between_planning_and_the_job_does_not_run(toy):
     assert toy.made(toy.build(seed=2)) == {*NAMES}
 
 
-def test_code_that_is_edited_while_a_job_runs_is_not_its(toy):
-    toy.settle(seed=2, pause=0.5)
-    assert toy.run("numbers").returncode == 0
-    process = toy.start("walk")
-    wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
-    toy.edit("walk", "float(done[-1]", "100 + float(done[-1]")
-    said = process.communicate()[1]
-    assert process.returncode == 0, said
-    fresh = record.read(toy.folder / "results/walk/record.json")
-    assert fresh.job == json.loads((toy.folder / toy.specs["walk"]).read_text())
-    assert toy.settle(seed=2, pause=0.5) == {"numbers": True, "walk": False, "total": False}
+def test_an_edit_makes_what_depends_on_it_and_an_undone_one_nothing(toy):
+    assert toy.made(toy.build(title="sum")) == {"total"}
+    toy.edit("tools", "FACTOR = 2", "FACTOR = 3")
+    assert toy.settle(title="sum") == dict.fromkeys(NAMES, False)
+    toy.edit("tools", "FACTOR = 3", "FACTOR = 2")
+    assert toy.settle(title="sum") == dict.fromkeys(NAMES, True)
+
+
+@pytest.mark.parametrize("name", ["walk/sums.txt", "walk/record.json", "walk/spec.json"])
+def test_damage_is_mended_and_no_other_result_is_made(toy, name):
+    before, path = results(toy), toy.folder / "results" / name
+    for harm in (path.unlink, lambda: path.write_bytes(path.read_bytes()[:-1])):
+        harm()
+        assert toy.made(toy.build()) <= {"walk"}
+        assert not differing(before, results(toy))
+
+
+def test_times_are_no_reason_to_make_anything(toy):
+    for number, path in enumerate(sorted((toy.folder / "results").rglob("*.*"))):
+        os.utime(path, (time := 10**9 - number, time))
+    assert toy.build() == {}
 
 
 # Interruptions

@@ -68,12 +68,12 @@ def test_a_rate_is_that_of_the_scheduler_or_not_known(scale, tmp_path, kind, log
 
 
 LOG = {step: 1e-3 * step for step in range(1, 6)}
+NEWER = {"best_global_step": None}
 
 
 @pytest.mark.parametrize(
     ("written", "version", "shift"),
-    [({}, "5.17.0", 0), ({"best_global_step": None}, "4.50.3", 0)]
-    + [({"best_global_step": None}, "4.51.0", 1)],
+    [({}, "5.17.0", 0), (NEWER, "4.50.3", 0), (NEWER, "4.51.0", 1)],
 )
 def test_older_trainers_log_the_rate_of_the_next_update(tmp_path, written, version, shift):
     state = {**written, "log_history": [{"step": s, "learning_rate": r} for s, r in LOG.items()]}
