@@ -28,7 +28,6 @@ from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
-from ptq_dynamics.claims.tables import of_claims
 from ptq_dynamics.cli import maintainers
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.figures.style import SMALLEST
@@ -230,17 +229,6 @@ def test_a_divisor_that_may_be_zero_leaves_an_interval_without_an_upper_end(
     path.write_text(json.dumps({"claims": [claim]}))
     assert maintainers.claims(scale="smoke")
     assert f"6.00 [{row['low']:.2f}, inf]" in capsys.readouterr().out
-
-
-def test_the_table_tells_that_a_budget_matters_within_the_margin():
-    points = published()
-    for name in LATER[-2:]:
-        points[name].errors[Q4] = [1.22 * error for error in points[name].errors[Q4]]
-    found = judge_all(asked(), points, jitter=0.1)["budget-independence"]
-    assert found["outcome"] == "unresolved"
-    first, *others = of_claims("", [found]).rows
-    assert first[-1] == "no change is excluded" and not any(row[-1] for row in others)
-    assert [row[2].partition(":")[0] for row in others if row[2]] == ["deployed"]
 
 
 def test_seeds_needed_are_those_of_a_t_test():

@@ -13,17 +13,6 @@ def drawn(folder, figures, **changes):
     return Drawn(folder, planned(folder, figures, **changes), coarse=True)
 
 
-def test_every_line_ends_at_the_whole_way(tmp_path):
-    def another(runs):
-        runs["averages"]["short"] = {"start": "lawa-20", "end": "wsd-3e-3", "points": 5}
-
-    curves = {"Long": ["lawa-to-decay"], "Short": ["short"]}
-    figures = {"both": figure("over_tokens", curves, ["gptq-3bit"], options={"x": "share"})}
-    table = drawn(tmp_path, figures, runs=another).table("both")
-    shares = table.groupby("curve").x.agg(["min", "max"])
-    assert (shares["min"] == 0).all() and (shares["max"] == 1).all(), shares
-
-
 def test_a_trunk_ends_where_its_own_branch_begins(tmp_path):
     """Not on an average of the same step, which is in the same curve."""
     curves = {"All": ["constant-3e-3", "lawa-5", "wsd-3e-3"]}

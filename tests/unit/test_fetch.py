@@ -352,19 +352,3 @@ def test_olmos_own_format_becomes_that_of_transformers(kind, olmo, saved, tmp_pa
         AutoTokenizer.from_pretrained(each) for each in (saved, found.subfolder("step-100"))
     )
     assert len({tuple(each.encode("some text")) for each in tokenizers}) == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "name", "words"),
-    [
-        ({"d_model": None}, None, "config.json is not in OLMo's own format ('d_model')"),
-        ({}, "model.transformer.ln_f.weight", "model.transformer.ln_f.weight is no weight of"),
-    ],
-)
-def test_what_transformers_olmo_has_not_is_one_line(changes, name, words, olmo, tmp_path, capsys):
-    config = {key: value for key, value in {**OLMO, **changes}.items() if value is not None}
-    (olmo / "config.json").write_text(json.dumps(config | {"clip_qkv": None}))
-    weights = olmo_weights() | ({name: torch.ones(32)} if name else {})
-    save_file(weights, olmo / "model.safetensors")
-    line = refused(tmp_path, job(revision(), format="olmo"), capsys)
-    assert words in line and "leave" in line

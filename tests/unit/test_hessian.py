@@ -149,18 +149,6 @@ def test_dominant_negative_eigenvalue_keeps_its_sign():
     assert leading.values.tolist() == pytest.approx([-5.0, 3.0, 2.0])
 
 
-def test_parts_of_the_form_are_those_of_the_text(model, probes):
-    """Batches of one: each part is the curvature of the loss on one sequence."""
-    product = LossHessian(model, probes, 1)
-    v = torch.randn(len(product.like), generator=seeded(4), dtype=torch.float64)
-    alone = [LossHessian(model, probes[n : n + 1], 1) for n in range(N)]
-    expected = torch.stack([v @ one(v) for one in alone])
-    torch.testing.assert_close(product.form(v), expected, rtol=1e-9, atol=0)
-    whole = LossHessian(model, probes, 2)
-    assert len(whole.form(v)) == 3
-    assert whole.form(v).mean().item() == pytest.approx((v @ product(v)).item(), rel=1e-9)
-
-
 def test_trace_standard_error_has_both_samples():
     """Text that differs, with vectors that do not matter."""
     parts = torch.tensor([1.0, 2.0, 6.0, 7.0], dtype=torch.float64)

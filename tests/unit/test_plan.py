@@ -1,17 +1,15 @@
 """The plan: the paper's steps at scale paper, and what jobs depend on."""
 
 import re
-import shutil
 from functools import cache
 from itertools import chain
 
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import scales
-from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
 from ptq_dynamics.trajectories.averages.windows import Tails
-from support import ROOT, edit_yaml, figure, one_line, plan, tiny_config
+from support import ROOT, figure, one_line, plan, tiny_config
 
 SCALES = scales(ROOT / "config")
 
@@ -42,15 +40,6 @@ def test_the_rainbows_cooldowns_are_the_papers(thousands):
     assert tokens == pytest.approx(ends[thousands], abs=0.05)
 
 
-@pytest.mark.parametrize("rate", ["3e-4", "1e-3", "3e-3", "1e-2"])
-def test_the_peak_rates_are_the_papers(rate):
-    trunk, decay = train(f"constant-{rate}"), train(f"wsd-{rate}")
-    assert trunk.schedule == Constant(kind="constant", peak=float(rate), warmup=1900)
-    assert trunk.last == (190_000 if rate == "3e-3" else 152_000)
-    assert (decay.first, decay.last) == (152_000, 190_000)
-    assert (decay.schedule.peak, decay.schedule.length) == (float(rate), 38_000)
-
-
 def test_lawa_averages_the_last_checkpoints_every_500_steps():
     planned = at("paper").site.planned
     checkpoints = {point.step for point in planned["constant-3e-3"].checkpoints}
@@ -78,37 +67,6 @@ def test_the_model_and_its_training_are_the_papers():
     assert chosen.items() <= settings.optimizer.model_dump().items()
     assert (settings.clip, settings.seed, settings.precision) == (1.0, 100, "bfloat16")
     assert at("paper").site.config.scale.corpora["main"].train >= settings.last * 524_288 + 1
-
-
-@pytest.mark.parametrize("bits", [3, 4])
-def test_gptq_has_the_papers_settings(bits):
-    found = at("paper").site.config
-    settings = found.quantizers[f"gptq-{bits}bit"].resolved((768, 3072))
-    assert (settings.bits, settings.group_size) == (bits, 128)
-    assert (settings.symmetric, settings.damping) == (True, 0.05)
-    assert settings.activation_order == "static"
-    assert found.scale.calibration.documents == 1024
-
-
-@pytest.mark.parametrize(
-    ("scale", "validation", "calibration", "probe"),
-    [
-        ("paper", {2048: 293, 1024: 586}, 0, 100),
-        ("laptop", {128: 512, 64: 512}, 32, 24),
-        ("smoke", {32: 64, 16: 64}, 32, 8),
-    ],
-)
-def test_held_out_text_is_the_papers_or_so_many_blocks(scale, validation, calibration, probe):
-    found = at(scale).site.config
-    contexts = {run.shape.context for run in at(scale).site.planned.runs}
-    assert contexts == set(validation)
-    for context, blocks in validation.items():
-        assert found.scale.evaluation.count(context) == blocks
-        assert found.scale.calibration.count(context) == calibration
-    assert found.scale.curvature.count(max(contexts)) == probe
-    # The published validation set has about 600,000 tokens (section 2).
-    if scale == "paper":
-        assert {context * blocks for context, blocks in validation.items()} == {600_064}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -175,20 +133,6 @@ def test_a_scale_takes_its_own_quantizer_where_a_figure_names_one(tmp_path):
     assert all("rtn3" in path for path in two.keys() - one.keys())
 
 
-def test_the_order_of_curves_decides_neither_claims_nor_the_table_of_measurements(tmp_path):
-    def turned(figures):
-        for each in figures.values():
-            turns = [(label, names[::-1]) for label, names in each["curves"].items()]
-            each["curves"] = dict(turns[::-1])
-
-    config = shutil.copytree(ROOT / "config", tmp_path / "config")
-    edit_yaml(config / "figures.yaml", turned)
-    before, after = at("laptop"), plan("laptop", config)
-    for find in (lambda each: each.measuring.collect(), lambda each: each.claims.judge()):
-        assert find(before).spec == find(after).spec
-    assert before.figures.figure("fig07").spec != after.figures.figure("fig07").spec
-
-
 BRANCH = {"trajectory": "branch", "seed": "100", "shard": "all"}
 
 
@@ -205,3 +149,14 @@ def test_what_no_figure_shows_is_planned_by_its_name(tmp_path):
     ]:
         with one_line(*wrong, *map(repr, wrong.values())):
             made.job(rule, **names | wrong)
+
+
+def test_what_is_made_of_a_run_is_made_at_its_seed(tmp_path):
+    both = {"runs": {"trunk": {"seeds": [1, 2]}, "branch": {"seeds": [2]}}}
+    shown = figure("over_tokens", {"A": ["trunk", "branch", "lawa"]}, ["sharpness", "loss"])
+    made = plan("smoke", tiny_config(tmp_path, runs=both, figures={"A": shown}), figures=["A"])
+    found = [each.seed for each in made.figures.figure("A").settings.series]
+    assert sorted(found) == [1, 1, 2, 2, 2]
+    for job in made.site.needed(made.targets()):
+        seeds = {*re.findall(r"/seed-(\d+)", job.folder)}
+        assert not seeds or seeds >= {*re.findall(r"/seed-(\d+)", " ".join(job.needs))}, job.name

@@ -84,17 +84,3 @@ def test_candidates_can_be_planned(tmp_path, file):
         for name, changes in sweep.candidates.items():
             made = script["prepare"](tmp_path / name, sweep, changes)
             assert {*sweep.runs} == {*made.site.config.figures}
-
-
-def test_legends_have_the_papers_rates_and_captions_what_they_are_here(changed):
-    made = changed(factors(5, 10))
-    names = ("fig04", "fig06", "fig19", "fig22")
-    settings = {name: made.figures.figure(name).settings for name in names}
-    assert settings["fig06"].curves[0][0] == "LR = 3e-4"
-    own = "Here the paper's "
-    here = {name: each.notes[0].removeprefix(own) for name, each in settings.items()}
-    assert here["fig04"] == "3e-3 is 1.5e-2."
-    assert here["fig06"] == "3e-4 is 1.5e-3, 1e-3 is 5e-3, 3e-3 is 1.5e-2, 1e-2 is 5e-2."
-    assert here["fig19"].startswith("5e-4 is 2.5e-2, 1e-3 is 5e-2")
-    assert here["fig22"] == "6e-4 is 3e-3, 3e-3 is 1.5e-2."
-    assert not plan("smoke").figures.figure("fig06").settings.notes
