@@ -130,9 +130,14 @@ def judge_all(told, points, **others):
     return {each["name"]: each for each in judged(told, lambda _: Made(points, **others))}
 
 
-def test_what_the_paper_shows_agrees_with_what_it_says():
+@pytest.fixture(scope="module")
+def of_paper():
+    return judge_all(asked(), published())
+
+
+def test_what_the_paper_shows_agrees_with_what_it_says(of_paper):
     """Values were read off plots to 2 %."""
-    found = judge_all(asked(), published())
+    found = of_paper
     outcomes = {name: found[name]["outcome"] for name in TESTED}
     assert outcomes == dict.fromkeys(TESTED, "agrees")
     assert found["constant-rate"]["outcome"] == "agrees"
@@ -166,8 +171,8 @@ def test_the_interval_that_decides_excludes_one_if_the_claim_is_resolved():
         assert low <= first["low"] and first.get("high", high) <= high
 
 
-def test_the_plot_has_no_texts_that_overlap_and_none_too_small():
-    figure = forest({"a": [*judge_all(asked(), published()).values()]})
+def test_the_plot_has_no_texts_that_overlap_and_none_too_small(of_paper):
+    figure = forest({"a": [*of_paper.values()]})
     figure.draw_without_rendering()
     texts = [t for t in figure.findobj(Text) if t.get_text() and t.get_visible()]
     drawn = [t for t in texts if (box := t.get_window_extent()).width and box.height]

@@ -13,17 +13,6 @@ def drawn(folder, figures, **changes):
     return Drawn(folder, planned(folder, figures, **changes), coarse=True)
 
 
-def test_a_trunk_ends_where_its_own_branch_begins(tmp_path):
-    """Not on an average of the same step, which is in the same curve."""
-    curves = {"All": ["constant-3e-3", "lawa-5", "wsd-3e-3"]}
-    found = drawn(tmp_path, {"one": figure("over_tokens", curves, ["gptq-3bit"])})
-    table, measured = found.table("one"), found.measurements("one")
-    trunk = table[(table.segment == "constant-3e-3") & (table.axis == "left")]
-    last = trunk.sort_values("x").y.iloc[-1]
-    own = measured[measured.trajectory.isin(["constant-3e-3", "wsd-3e-3"])]
-    assert last in set(100 * own[own.metric == ERROR].value), last
-
-
 # Merged models, which have no step
 
 

@@ -67,8 +67,6 @@ PHASES = ["warmup", "stable", "stable", "cooldown", "cooldown"]
     [
         (None, WSD, PHASES),
         (None, {}, ["checkpoint"] * 5),
-        (None, {1: 3e-3, 3: 1e-3, 5: 0.0}, ["decay", "checkpoint"] * 2 + ["decay"]),
-        (3e-3, {}, ["stable"] * 5),
         ("csv", {}, PHASES),
     ],
 )

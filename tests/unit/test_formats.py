@@ -193,8 +193,6 @@ def test_types_that_see_both_sides_are_those_of_transformers():
     names = [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()]
     flat = [n for name in names for n in ((name,) if isinstance(name, str) else name)]
     assert [name for name in flat if not formats.CAUSAL.search(name)] == []
-    # Another name of gpt2, which is the type of its checkpoints.
-    assert [kind for kind in causal if formats.unknown({"model_type": kind}, None)] == ["gpt-sw3"]
 
 
 # Members of a run

@@ -129,12 +129,6 @@ def test_other_quantizers_take_every_kind(name, kind, text, tmp_path):
     assert (len(left) > kept) == (is_sparse and kind.method == "int8")
 
 
-def test_awq_refuses_bloom_in_one_line(text, tmp_path):
-    folder = save("Bloom", {"n_layer": 2, "n_head": 4}, tmp_path / "model")
-    with one_line("AWQ has no mapping for bloom"):
-        packed_loss(OTHERS[1], folder, text, tmp_path / "packed")
-
-
 def test_int8_saves_a_model_whose_settings_for_sampling_contradict_each_other(text, tmp_path):
     folder = save("Llama", {}, tmp_path / "model")
     (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.5}')

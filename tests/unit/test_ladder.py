@@ -1,14 +1,15 @@
 """The ladder: numbers of claims over scales, and what two scales predict for a larger one."""
 
-import shutil
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from ptq_dynamics.claims.definitions import Ladder
-from ptq_dynamics.claims.formats import as_csv
+from ptq_dynamics.claims.definitions import CLAIMS, Ladder
+from ptq_dynamics.claims.formats import as_csv, as_markdown
 from ptq_dynamics.claims.ladder import ladder_table, plot, points
 from ptq_dynamics.cli import outcomes
+from ptq_dynamics.provenance import released
 from support import ROOT
 
 SIZES = {"small": 10_000, "middle": 100_000, "large": 10_000_000, "paper": 10**8}
@@ -47,15 +48,12 @@ def test_a_scale_is_predicted_by_the_line_through_two_smaller_ones():
     assert len(as_csv(ladder_table(found)).splitlines()) == 8
 
 
-def test_the_released_ladder_is_that_of_the_released_claims(tmp_path, monkeypatch):
-    """Drawn again from the claims of all released scales, as ptq-dynamics dev outcomes does."""
-    released = ROOT / outcomes.TOGETHER
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    for path in released.glob("*/claims.json"):
-        place = tmp_path / path.relative_to(ROOT)
-        place.parent.mkdir(parents=True)
-        shutil.copy2(path, place)
-    monkeypatch.chdir(tmp_path)
-    outcomes.draw()
-    for name in ("ladder.csv", "ladder.md"):
-        assert Path(outcomes.TOGETHER, name).read_text() == (released / name).read_text()
+def test_the_released_ladder_is_that_of_the_released_claims(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    scales = outcomes.released_scales()
+    every = {
+        each: json.loads(Path(released.folders(each)[0], CLAIMS).read_text()) for each in scales
+    }
+    table = ladder_table(outcomes.rungs({name: each["claims"] for name, each in every.items()}))
+    assert Path(outcomes.TOGETHER, "ladder.csv").read_text() == as_csv(table)
+    assert Path(outcomes.TOGETHER, "ladder.md").read_text() == as_markdown(table)

@@ -127,25 +127,6 @@ def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
     assert np.allclose(left.y - left.low, 100 * np.sqrt(expected), rtol=1e-6)
 
 
-def test_draws_are_averaged_and_their_error_is_added(tmp_path):
-    curves, quantizers = {"Stable": ["constant-3e-3"]}, ["gptq-4bit"]
-    draws = {"gptq-4bit": ["gptq-4bit-draw-2", "gptq-4bit-draw-3"]}
-    figures = {
-        "one": figure("over_tokens", curves, quantizers),
-        "three": figure("over_tokens", curves, quantizers, draws=draws),
-    }
-    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
-    tables = {name: drawn.table(name) for name in figures}
-    one, three = (table[table.axis == "left"] for table in tables.values())
-    found = drawn.measurements("three")
-    found = found[found.metric == ERROR]
-    found = 100 * found.pivot(index="tokens", columns="quantizer", values="value")
-    assert found.shape[1] == 3 and np.allclose(one.y, found["gptq-4bit"])
-    assert np.allclose(three.y, found.mean(axis=1), rtol=1e-12)
-    spread = found.std(axis=1) / 3**0.5
-    assert (three.y - three.low >= spread.to_numpy() * (1 - 1e-9)).all()
-
-
 @pytest.mark.parametrize("follows", ["loss", "rate"])
 def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
     rng = np.random.default_rng(3)

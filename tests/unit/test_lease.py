@@ -63,23 +63,6 @@ def test_who_waits_for_one_that_is_killed_goes_on_from_its_state(toy):
     assert second.returncode == 0 and "going on from" in said, said
 
 
-@pytest.mark.parametrize("loss", ["taken", "folder removed"])
-def test_who_lost_the_lease_publishes_nothing_and_says_no_more_than_a_line(toy, loss):
-    folder = toy.folder / "results/walk"
-    process = toy.start("walk")
-    wait_until(lambda: list(folder.glob(".work-*/scratch/state.txt")))
-    if loss == "taken":
-        (folder / ".lease").write_text("another\n")
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode in (1, -signal.SIGTERM) and "Traceback" not in said, said
-    assert not {*artifacts(folder)} - {"spec.json"}
-    (folder / ".lease").unlink(missing_ok=True)
-    toy.settle(pause=0.0, count=20)
-    assert toy.run("walk").returncode == 0
-
-
 # What a job starts
 
 PARENT = """

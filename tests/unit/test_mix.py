@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 MAIN = SCALE["corpora"]["main"]
 MIXES = {name: each for name, each in SCALE["corpora"].items() if each["source"] == "mix"}
 TRAIN = "train.bin"
-MODULE, DESCRIBED = "brief/__init__.py", "brief-1.0.dist-info/METADATA"
+DESCRIBED = "brief-1.0.dist-info/METADATA"
 
 
 @pytest.fixture(scope="module")

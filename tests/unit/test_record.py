@@ -7,8 +7,9 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import record
+from ptq_dynamics.engine import machine, record
 from ptq_dynamics.engine.machine import Git, installed
 from ptq_dynamics.engine.manifest import Manifest
 from support import ROOT, one_line, python
@@ -45,24 +46,17 @@ def test_records_from_before_capabilities_were_recorded_are_read(tmp_path):
     assert found.machine.capability is None and found.machine.variables is None
 
 
-COMPUTE = """
-import torch
-from dataclasses import asdict
-from ptq_dynamics.engine import machine
-print(asdict(machine.this()))
-"""
-
-
-def test_what_decides_last_bits_is_recorded(tmp_path):
+def test_what_decides_last_bits_is_recorded(monkeypatch):
     chosen = {"MKL_CBWR": "COMPATIBLE", "NVIDIA_TF32_OVERRIDE": "1", "MKL_NUM_THREADS": "2"}
-    chosen |= {"ATEN_CPU_CAPABILITY": "default", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
     chosen |= {"OPENBLAS_CORETYPE": "Haswell", "ONEDNN_MAX_CPU_ISA": "AVX2"}
     without = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_VERBOSE": "0"}
-    done = python(["-c", COMPUTE], tmp_path, chosen | without)
-    found = ast.literal_eval(done.stdout)
-    assert (found["capability"], found["precision"]) == ("DEFAULT", "high")
-    assert chosen.items() <= found["variables"].items()
-    assert not without.keys() & found["variables"].keys()
+    for name, value in (chosen | without).items():
+        monkeypatch.setenv(name, value)
+    found = machine.this()
+    assert found.capability == torch.backends.cpu.get_cpu_capability()
+    assert found.precision == torch.get_float32_matmul_precision()
+    assert chosen.items() <= found.variables.items()
+    assert not without.keys() & found.variables.keys()
 
 
 def sealed(content):

@@ -62,7 +62,7 @@ def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
 # Builds
 
 
-@pytest.mark.parametrize("scale", ["smoke", "gpu", "paper"])
+@pytest.mark.parametrize("scale", ["gpu", "paper"])
 def test_every_job_of_a_scale_can_read_its_specification(scale):
     made = Plan(load({"scale": scale, "seed": 100, "figures": "all"}, CONFIG), ROOT)
     rules = ("judge", "tabulate", "typeset", "report", "comparison")

@@ -248,7 +248,7 @@ def test_a_branch_of_an_average_has_its_weights_and_the_trunks_moments(workspace
     plans = workspace.plan.trajectories
     average = workspace.build(plans.average("lawa-at-12"))
     job = plans.train("branch-of-average")
-    whole, settings = workspace.build(job), job.settings
+    whole = workspace.build(job)
     saved = [
         load_file(each.folder / step_id(12) / "model.safetensors") for each in (average, whole)
     ]
