@@ -6,8 +6,6 @@ from ptq_dynamics.figures.layout import BEFORE
 
 pytestmark = pytest.mark.slow
 
-ERROR = "quantization_error"
-
 
 def drawn(folder, figures, **changes):
     return Drawn(folder, planned(folder, figures, **changes), coarse=True)

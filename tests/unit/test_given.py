@@ -14,7 +14,6 @@ from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.trajectories.weights import Weights
 from reference import compare
-from support import one_line
 
 SHAPE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 SHAPE |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}

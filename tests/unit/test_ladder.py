@@ -51,9 +51,8 @@ def test_a_scale_is_predicted_by_the_line_through_two_smaller_ones():
 def test_the_released_ladder_is_that_of_the_released_claims(monkeypatch):
     monkeypatch.chdir(ROOT)
     scales = outcomes.released_scales()
-    every = {
-        each: json.loads(Path(released.folders(each)[0], CLAIMS).read_text()) for each in scales
-    }
-    table = ladder_table(outcomes.rungs({name: each["claims"] for name, each in every.items()}))
+    places = {scale: Path(released.folders(scale)[0], CLAIMS) for scale in scales}
+    every = {scale: json.loads(place.read_text())["claims"] for scale, place in places.items()}
+    table = ladder_table(outcomes.rungs(every))
     assert Path(outcomes.TOGETHER, "ladder.csv").read_text() == as_csv(table)
     assert Path(outcomes.TOGETHER, "ladder.md").read_text() == as_markdown(table)

@@ -1,15 +1,13 @@
 """Several processes of one job, and what a job starts: one works, and all end with it."""
 
 import os
-import shutil
-import signal
 import sys
 from subprocess import PIPE, Popen
 
 import psutil
 import pytest
 from ptq_dynamics.engine import lease
-from support import artifacts, wait_until
+from support import wait_until
 from toy import Toy
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lm_eval.api.instance import Instance
-from lm_eval.models.huggingface import HFLM
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits, tokens
@@ -162,6 +160,9 @@ def test_chats_are_text_by_the_template_of_the_tokenizer(tmp_path, kind):
 @pytest.mark.slow
 def test_losses_of_blocks_with_bos_are_those_of_the_harness(tmp_path):
     """A text of one block, under a tokenizer that puts BOS before texts, and a random Llama."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
     ours = train_tokenizer([LINE * 9], 270)
     ours.add_special_tokens(["<s>"])
     begin = ours.token_to_id("<s>")

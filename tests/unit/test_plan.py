@@ -6,7 +6,6 @@ from itertools import chain
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import scales
 from ptq_dynamics.train.schedules.wsd import Wsd
 from ptq_dynamics.trajectories.averages.windows import Tails
 from support import ROOT, figure, one_line, plan, tiny_config

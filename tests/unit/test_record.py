@@ -1,6 +1,5 @@
 """Records: read back as written, of all the processes of a job."""
 
-import ast
 import datetime
 import hashlib
 import json
@@ -12,7 +11,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import machine, record
 from ptq_dynamics.engine.machine import Git, installed
 from ptq_dynamics.engine.manifest import Manifest
-from support import ROOT, one_line, python
+from support import ROOT, one_line
 
 JOB = {"stage": "measure.loss", "name": "a", "libraries": {"numpy": "2"}, "code": {}}
 
