@@ -1,7 +1,7 @@
 """The page of titles and captions beside the figures, and the one that is committed."""
 
 import pytest
-from PIL import Image, ImageColor
+from PIL import Image
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.captions import has_page, page, write_page
 from support import ROOT, plan
@@ -29,18 +29,6 @@ def test_the_page_shows_what_is_drawn_with_its_words(tmp_path):
     made.path.write_text(made.text())
     text = page(figures, tmp_path / "figures")
     assert f"{figures['pca'].caption} It is so. [Table" in text and text.count("It is so.") == 1
-
-
-def test_a_picture_that_changed_is_also_new_in_the_picture_of_all(tmp_path):
-    figures = plan("laptop").site.config.figures
-    for color in ("red", "blue"):
-        folder = folder_of_figures(tmp_path / "figures", color)
-        assert not has_page(figures, folder)
-        write_page(figures, folder)
-        assert has_page(figures, folder)
-        with Image.open(folder / "contact-sheet.png") as sheet:
-            shown = {color for _, color in sheet.convert("RGB").getcolors(10**6)}
-        assert {ImageColor.getrgb(color), (255, 255, 255), (0, 0, 0)} <= shown
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed"])

@@ -65,15 +65,6 @@ def test_text_that_cannot_be_read_is_refused_in_one_line(tmp_path, capfd, name, 
     assert not capfd.readouterr().err
 
 
-def test_a_name_of_a_table_is_no_pattern(tmp_path):
-    folder = tmp_path / "a[1]"
-    folder.mkdir()
-    for name in ("part*.jsonl", "part-1.jsonl", "part[1].jsonl"):
-        (folder / name).write_text(ROWS)
-    for name in ("part*.jsonl", "part[1].jsonl"):
-        assert list(texts(folder, name).documents(joined)) == [LINE] * 9
-
-
 def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path):
     (tmp_path / "a.txt").write_bytes(BOM_UTF8 + f"{LINE}\n{LINE}".replace("\n", "\r\n").encode())
     assert list(texts(tmp_path, "a.txt").documents(joined)) == [LINE, LINE]
