@@ -213,11 +213,9 @@ def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspa
 REFUSED = [
     ("lawa-of-branch", {"window": 6}, "(5 from step-0000012 to step-0000020, 3 measured)"),
     ("line-of-averages", {"end": "kumar-70m-constant"}, "whose models differ in shape"),
-    ("merge", {"merge": {"trunk": 1, "trunks": 1}}, "no trajectory 'trunks'; the nearest: trunk"),
     ("merge", {"merge": ["trunk", "merge"]}, "averages.merge depends on itself"),
     ("last-of-branch", {"last": 4}, "has no average"),
     ("lawa-at-12", {"at": "13/190"}, "weights is lawa-at-12; name an average that ends at step 12"),
-    ("windows", {"trajectory": "merge"}, "has no average: merge"),
 ]
 
 

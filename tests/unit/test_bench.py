@@ -1,4 +1,4 @@
-"""`make bench`: both loops, and options of torch, go on with the model of figure 4."""
+"""`make bench`: both loops go on with the model of figure 4."""
 
 import pytest
 from bench import LOOPS, timed

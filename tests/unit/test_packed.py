@@ -1,6 +1,5 @@
 """Packed checkpoints against compressed-tensors' own reader and transformers' own loader."""
 
-import json
 import shutil
 
 import pytest
@@ -10,7 +9,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.layers import round_to_nearest
-from ptq_dynamics.quantize.storage import INDEX, on_grids
+from ptq_dynamics.quantize.storage import on_grids
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
 
@@ -84,24 +83,6 @@ def test_grids_survive_saving(folder, tmp_path, bits, zeros, mixed):
     for name, value in models.load(folder).state_dict().items():
         if name.removesuffix(".weight") not in grids:
             assert torch.equal(state[name], value.cpu()), name
-
-
-def test_a_checkpoint_in_several_files_stays_in_several(folder, blocks, tmp_path):
-    models.load(folder).save_pretrained(tmp_path / "parts", max_shard_size="100KB")
-    files = sorted(path.name for path in (tmp_path / "parts").glob("*.safetensors"))
-    assert len(files) > 1
-    for source, target in ((folder, tmp_path / "one"), (tmp_path / "parts", tmp_path / "many")):
-        on_grids(grids_of(folder, 4)).save(source, target)
-    assert sorted(path.name for path in (tmp_path / "many").glob("*.safetensors")) == files
-    index = json.loads((tmp_path / "many" / INDEX).read_text())
-    held = {name: load_file(tmp_path / "many" / name).keys() for name in files}
-    assert index["weight_map"] == {key: name for name, keys in held.items() for key in keys}
-    found = [
-        load(path)(blocks).logits
-        for path in (tmp_path / "one", tmp_path / "many")
-        for load in (models.load, AutoModelForCausalLM.from_pretrained)
-    ]
-    assert all(torch.equal(logits.cpu(), found[0].cpu()) for logits in found[1:])
 
 
 @pytest.mark.parametrize("kind", ["packed", "plain"])

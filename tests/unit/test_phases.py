@@ -7,7 +7,6 @@ from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
 from ptq_dynamics.train.trainer import Trainer
 from ptq_dynamics.trajectories.trajectory import Trajectory
-from safetensors.torch import load_file
 from support import RUNS, SCALE, artifacts, begin, differing, one_line, plan, tiny_config
 
 pytestmark = pytest.mark.slow
@@ -89,13 +88,6 @@ def test_a_phase_counts_the_tokens_of_its_trunk_and_its_own(here, name):
     rows = manifest.file(train.CURVE).read_text().splitlines()[1:]
     logged = [tuple(map(int, row.split(",")[:2])) for row in rows]
     assert logged == [(step, expected[step]) for step in steps[1:]]
-
-
-def test_a_phase_is_measured_with_its_corpus(here):
-    job = here.plan.measuring.measure("all", "fp", "all", 100)
-    assert job.inputs["corpus"] == here.plan.trajectories.train("all").inputs["corpus"]
-    found = load_file(here.build(job).file("losses.safetensors"))
-    assert {values.shape for values in found.values()} == {(32,)}
 
 
 def test_a_phase_with_another_tokenizer_is_refused_in_one_line(tmp_path):
