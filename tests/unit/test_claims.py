@@ -236,6 +236,18 @@ def test_a_divisor_that_may_be_zero_leaves_an_interval_without_an_upper_end(
     assert f"6.00 [{row['low']:.2f}, inf]" in capsys.readouterr().out
 
 
+def test_higher_errors_may_come_with_a_lower_loss_after_quantization():
+    points = published()
+    for name in LATER:
+        points[name].losses[-1] = 3.2
+    rows = judge_all(asked(), points)["rise-in-decay"]["rows"]
+    assert [row["outcome"] for row in rows if "outcome" in row] == ["lower"]
+    for name in LATER:
+        points[name].losses[-1] = 3.8
+    rows = judge_all(asked(), points)["rise-in-decay"]["rows"]
+    assert [row["outcome"] for row in rows if "outcome" in row] == ["higher"]
+
+
 def test_seeds_needed_are_those_of_a_t_test():
     """At 5 %, an effect of one standard deviation needs 10, and of a half 34 (G*Power)."""
     half = 3**0.5 / 2

@@ -175,6 +175,16 @@ def test_effects_of_an_import_count_for_all_who_import_it(tmp_path, effect, plac
     assert "side.off" in acts.modules and acts.modules["base"] == quiet.modules["base"]
 
 
+@pytest.mark.parametrize("lines", ["LIMIT = 2|LIMIT = 3", "UPPER = 2|LIMIT = UPPER|UPPER = 3"])
+def test_the_order_of_assignments_to_one_name_counts(tmp_path, lines):
+    first, *others = lines.split("|")
+    found = []
+    for number, each in enumerate(([first, *others], [*others, first])):
+        base = BASE.replace("LIMIT = UPPER = 3", "\n".join(each))
+        found.append(write(tmp_path / str(number), {**PROGRAM, "base": base}).code([ROOT]))
+    assert found[0].modules["base"] != found[1].modules["base"]
+
+
 @pytest.mark.parametrize("text", ["def run(:\n", "x = '\0'\n", "from .... import a\n"])
 def test_a_module_that_is_no_python_is_one_line(tmp_path, text):
     with one_line("stage.py is no Python", "correct it"):

@@ -107,6 +107,10 @@ def test_several_devices_are_had_at_once_or_not_at_all(hold):
     assert both.stdout.readline() == "has 3 7 sees 3,7\n"
 
 
+def test_a_job_that_wants_more_than_there_are_has_all(hold):
+    assert hold(5).stdout.readline() == "has 3 7 sees 3,7\n"
+
+
 def test_as_many_jobs_share_a_device_as_the_build_says(hold):
     found = [hold(**{SHARED: "2"}).stdout.readline().split()[1] for _ in range(4)]
     assert found[:2] == found[2:] == ["3", "7"], "those with the fewest jobs come first"

@@ -139,3 +139,16 @@ def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
     assert found[follows] > 0.8
     assert described(loss[:4], rate[:4], error[:4]) is None
     assert described(np.ones(9), rate[:9], error[:9]) is None
+
+
+def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
+    curves = {"Both": ["constant-1e-3", "wsd-1e-3"]}
+    drawn = Drawn(
+        tmp_path, planned(tmp_path, {"one": figure("flatness", curves, ["gptq-3bit"])}), coarse=True
+    )
+    table, measured = drawn.table("one"), drawn.measurements("one")
+    sharp = measured[measured.metric == "sharpness"]
+    shared = sharp[sharp.checkpoint.duplicated(keep=False)]
+    assert set(shared.trajectory) == {"constant-1e-3", "wsd-1e-3"}, "the branch point is measured"
+    assert len(table) == sharp.checkpoint.nunique() == len(sharp) - 1
+    assert (table.segment == "constant-1e-3").sum() == (sharp.trajectory == "constant-1e-3").sum()

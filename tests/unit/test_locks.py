@@ -147,3 +147,8 @@ def test_packages_elsewhere_on_the_path_are_not_those_of_the_environment(install
     zipfile.ZipFile(archive).extractall(tmp_path / "other")
     variables = {"PYTHONPATH": str(tmp_path / "other"), "PYTHONHOME": str(tmp_path)}
     assert install("tiny==1.0", digest, **variables) == ("", ["tiny-1.0"])
+
+
+def test_what_cannot_be_imported_is_not_installed(install, tmp_path):
+    said, _ = install("tiny==1.0", wheel(tmp_path / "links", "tiny", "1.0", "import absent\n"))
+    assert "tiny cannot be imported: ModuleNotFoundError: No module named 'absent'" in said

@@ -1,13 +1,15 @@
 """What a scale makes of the paper's runs, and the numbers in which they are alike."""
 
+import math
 import runpy
 import shutil
 from contextlib import chdir
+from dataclasses import replace
 
 import pytest
 from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regimes import regimes
+from ptq_dynamics.plan.regimes import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan
 
 SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))
@@ -84,3 +86,14 @@ def test_candidates_can_be_planned(tmp_path, file):
         for name, changes in sweep.candidates.items():
             made = script["prepare"](tmp_path / name, sweep, changes)
             assert {*sweep.runs} == {*made.site.config.figures}
+
+
+def test_what_is_not_alike_is_named():
+    paper = Dimensionless(3e-3, 1e9, 57, 0.0175, 0.01, 0.2, 614, 1.0, 5e-6)
+    assert Dimensionless(6e-3, 2e9, 60, 0.0175, 0.01, 0.2, 700, 0.5, 5e-6).unlike(paper) == set()
+    other = Dimensionless(3e-3, 1e9, 5.7, 0.175, 0.02, 0.2, 23, 1.5, 5e-4)
+    names = {*NUMBERS} - {"cooldown"}
+    assert other.unlike(paper) == names
+    assert replace(paper, timescale=None).unlike(paper) == {"timescale"}
+    assert other.unlike(replace(paper, epochs=math.nan)) == names
+    assert other.unlike(None) == {"epochs"} and paper.unlike(None) == set()

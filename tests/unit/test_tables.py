@@ -10,7 +10,7 @@ from drawing import Inputs
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.claims.definitions import CLAIMS
-from ptq_dynamics.claims.formats import Number, Table, as_csv
+from ptq_dynamics.claims.formats import Number, Table, as_csv, as_latex
 from ptq_dynamics.config import load
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.plan import Plan
@@ -56,6 +56,15 @@ def test_csv_has_values_and_errors_in_columns_of_their_own():
     assert one[0] == "wsd-3e-4"
     assert [*map(float, one[1:])] == pytest.approx([3.25, 0.015, 1.17, 0.07])
     assert other == ["LR = 1e-2, 50 %", "3.5", "", "", ""]
+
+
+def test_latex_has_the_rules_of_booktabs_and_escapes_what_it_means_something_by():
+    lines = as_latex(TABLE).splitlines()
+    assert lines[1:3] == [r"\begin{tabular}{lrr}", r"\toprule"]
+    assert lines[3] == r"Run & Loss & Error (\%) \\"
+    assert lines[5] == r"wsd-3e-4 & 3.250 ± 0.015 & 1.170 ± 0.070 \\"
+    assert lines[6] == r"LR = 1e-2, 50 \% & 3.5 &  \\"
+    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
 
 
 # Their numbers
