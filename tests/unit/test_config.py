@@ -411,7 +411,7 @@ def test_a_switch_is_on_or_off_by_its_value():
         assert Choice(**choice, deep=value).deep is is_deep
     with pytest.raises(Problem, match=r"^DEEP is 'perhaps': must be true or false$"):
         load({**choice, "deep": "perhaps"}, CONFIG)
-    for value, words in (("no", ' deep="no"'), ("", "")):
+    for value, words in (("no", 'deep="no"'), ("", "")):
         assert f'figures="all"  {words} -- ' in make("-n", "figures", f"DEEP={value}").stdout
 
 

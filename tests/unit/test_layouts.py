@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
+from ptq_dynamics.figures.layout import BEFORE
 from ptq_dynamics.figures.layouts.parametric import described
 from ptq_dynamics.measure import measurements
 
@@ -152,3 +153,42 @@ def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
     assert set(shared.trajectory) == {"constant-1e-3", "wsd-1e-3"}, "the branch point is measured"
     assert len(table) == sharp.checkpoint.nunique() == len(sharp) - 1
     assert (table.segment == "constant-1e-3").sum() == (sharp.trajectory == "constant-1e-3").sum()
+
+
+# Merged models, which have no step
+
+
+def merged(runs):
+    runs["averages"]["soup"] = {"merge": {"wsd-3e-3": 2, "decay-080": 1}}
+
+
+WITH = {"Runs": ["constant-3e-3", "wsd-3e-3"], "Other": ["decay-080"], "Soup": ["soup"]}
+DRAWN = {"over_tokens": {}, "parametric": {}, "over_tokens-budgets": {"options": {"x": "budget"}}}
+
+
+@pytest.fixture(scope="module")
+def soups(tmp_path_factory):
+    figures = {
+        name: figure(name.split("-")[0], WITH, ["gptq-3bit"], **more)
+        for name, more in DRAWN.items()
+    }
+    folder = tmp_path_factory.mktemp("soups")
+    return Drawn(folder, planned(folder, figures, runs=merged), coarse=True)
+
+
+@pytest.mark.parametrize("layout", DRAWN)
+def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
+    table, measured = soups.table(layout), soups.measurements(layout)
+    soup = measured[measured.trajectory == "soup"]
+    assert len(soup) and soup.step.isna().all() and set(soup.checkpoint_id) == {"merged"}
+    points = table[table.curve == "Soup"]
+    assert set(points.panel) == set(table[table.axis == "left"].panel) and len(points)
+    values = {metric: set(rows.value) for metric, rows in soup.groupby("metric")}
+    losses = set(soup[(soup.metric == "loss") & (soup.quantizer == "fp")].value)
+    for point in points.itertuples():
+        against_loss = point.x_axis == BEFORE
+        end = losses if against_loss else {soups.inputs.last_tokens("wsd-3e-3")}
+        share = 100 if point.y_axis.endswith("(%)") else 1
+        assert point.x in end
+        assert point.y in {share * each for each in set().union(*values.values())}
+    check(soups.picture(layout), table, layout.split("-")[0])
