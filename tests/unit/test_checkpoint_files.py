@@ -1,7 +1,6 @@
 """Checkpoints as people leave them: shards of an earlier save, weights that are quantized already,
 members of a mean that are other models. transformers' own loader is the reference."""
 
-import copy
 import json
 import re
 import shutil
@@ -11,7 +10,6 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.checkpoints import weight_files
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from ptq_dynamics.hub import folders
 from ptq_dynamics.quantize import storage
 from ptq_dynamics.quantize.methods import Calibration
@@ -215,21 +213,6 @@ def test_what_does_not_change_losses_may_differ(tmp_path):
     write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
 
 
-def test_members_of_a_mean_with_other_tokenizers_are_named(tmp_path):
-    texts = ["the quick brown fox " * 50, "jumps over a lazy dog " * 50]
-    one, two = save(tmp_path / "1"), save(tmp_path / "2", 1)
-    tokenizer = train_tokenizer(texts, 270)
-    tokenizer.save(str(one / "tokenizer.json"))
-    # The same, in another layout and as it is saved after padding.
-    same = copy.deepcopy(tokenizer)
-    same.enable_truncation(8)
-    same.save(str(two / "tokenizer.json"), pretty=False)
-    write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
-    train_tokenizer(texts[:1], 270).save(str(two / "tokenizer.json"))
-    with one_line(f"tokenizers of {one} and {two} differ: tokenizer.json"):
-        write_mean(tmp_path / "other", [one, two], [1.0, 1.0])
-
-
 # Final models
 
 
@@ -268,15 +251,6 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path, name):
     assert [*folders.checkpoints(tmp_path, pattern).values()] == [6]
     (line,) = folders.unmeasured(tmp_path, pattern)
     assert line.startswith(f"{tmp_path / name} is left out: its name is that of an interrupted")
-
-
-def test_a_final_model_that_is_the_last_checkpoint_is_not_measured_twice(tmp_path):
-    save(tmp_path / "checkpoint-6", 6)
-    final(tmp_path, 6, global_step=9)
-    pattern = re.compile(r"checkpoint-(\d+)$")
-    assert [*folders.checkpoints(tmp_path, pattern).values()] == [6]
-    (line,) = folders.unmeasured(tmp_path, pattern)
-    assert line == f"{tmp_path} is left out: its weights are those of checkpoint-6"
 
 
 STATES = [

@@ -165,19 +165,6 @@ def test_without_a_network_what_is_in_the_cache_is_linked(hub, saved, tmp_path, 
     assert {path.stat().st_ino for path in folder.iterdir()} <= blobs
 
 
-def test_a_result_is_made_anew_from_what_is_there(hub, saved, tmp_path):
-    """As after an edit of the code that fetches, or of the family's description."""
-    found = revision()
-    first = build(tmp_path, job(found))
-    path = first.folder / "step-100" / TWO
-    damage(path)
-    asked = hub.asked.copy()
-    again = build(tmp_path, job(revision(checkpoint=Checkpoint(BRANCH, 100, 6400, None, "decay"))))
-    assert again.facts["checkpoints"][0]["phase"] == "decay"
-    assert not differing(artifacts(saved), artifacts(again.folder / "step-100"))
-    assert hub.asked - asked == {TWO: 1}
-
-
 def test_a_killed_job_keeps_the_files_that_are_whole(hub, saved, tmp_path):
     found = job(revision())
     folder = tmp_path / "killed"

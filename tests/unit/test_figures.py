@@ -1,10 +1,9 @@
 """Figures: the table is what is drawn, and words say what it was made at."""
 
-import re
 from itertools import combinations
 
 import pytest
-from drawing import Drawn, check, spoken
+from drawing import Drawn, check
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import AxLine
 from matplotlib.text import Text
@@ -53,25 +52,6 @@ def test_points_are_the_measurements(drawn):
     steps = [point.step for point in PLAN.site.planned["rainbow-036"].checkpoints]
     schedule = PLAN.trajectories.train("rainbow-036").settings.schedule
     assert rates.y.tolist() == [schedule.learning_rate(step) for step in steps]
-
-
-def test_stage_2_goes_on_from_stage_1_as_a_mean_of_its_ingredients(drawn):
-    table, measured = drawn.table("fig02"), drawn.measurements("fig02")
-    errors = measured[measured.metric == "quantization_error"].sort_values("tokens")
-    points = table[table.axis == "left"]
-    assert {*points.panel} == {"a", "b"}
-    assert {*" ".join(points.trajectory).split()} == {*errors.trajectory}
-    for name, part in points.groupby("segment"):
-        theirs = errors[errors.trajectory.isin(part.trajectory.iloc[-1].split())]
-        # Where stage 2 begins, the point is also the last one of stage 1.
-        theirs = theirs if name.count("-") > 1 else theirs[theirs.tokens <= part.x.max()]
-        assert {*theirs.tokens} <= {*part.x}, name
-        ends = theirs.groupby("trajectory").value.last()
-        assert part.y.to_numpy()[-1] == pytest.approx(100 * ends.mean()), name
-    ends = points[points.segment == "olmo2-7b"].x.max()
-    stage_2 = points[points.segment.str.startswith("olmo2-7b-ingredient")]
-    assert (stage_2.groupby("segment").x.min() == ends).all()
-    assert {len(names.split()) for names in stage_2.trajectory[stage_2.x > ends]} == {3}
 
 
 def test_a_decay_begins_where_the_learning_rate_begins_to_fall(drawn):
@@ -133,17 +113,6 @@ def is_beyond(text, picture):
 
 
 # Words
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_one_line_above_a_figure_states_its_scale(drawn, name):
-    picture, settings = drawn.picture(name), PLAN.figures.figure(name).settings
-    small = {run.stands_for for run in settings.runs} != {None}
-    kind = r", miniatures?" if small else ""
-    scale = rf"laptop scale{kind}: 0\.17M parameters, [\d.]+M tokens, 1 seed"
-    assert re.fullmatch(scale, spoken(picture)), spoken(picture)
-    place = picture._suptitle.get_window_extent(FigureCanvasAgg(picture).get_renderer())
-    assert place.x0 >= 0 and "\n" not in picture.get_suptitle()
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -176,15 +176,6 @@ def test_a_model_of_transformers_is_read_without_its_own_code(tmp_path):
     assert measured(tmp_path) == (["checkpoint-1"], [])
 
 
-def test_heads_that_no_group_of_keys_divides_are_refused(tmp_path):
-    """The default of DeepseekV3 is 128 groups, and its model runs with fewer heads."""
-    folder = save(tmp_path / "checkpoint-1")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"num_key_value_heads": 128}))
-    with one_line(f"{folder} has num_key_value_heads 128, which does not divide 2 heads"):
-        measured(tmp_path)
-
-
 def test_types_that_see_both_sides_are_those_of_transformers():
     causal, masked = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}, {*MODEL_FOR_MASKED_LM_MAPPING_NAMES}
     # Those with an encoder and a decoder say so in config.json.

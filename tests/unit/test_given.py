@@ -6,13 +6,11 @@ import torch
 import transformers
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.hub import folders
-from ptq_dynamics.quantize.methods import AtMost, Calibration
+from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.rtn import Rtn
-from ptq_dynamics.trajectories.weights import Weights
 from reference import compare
 
 SHAPE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
@@ -132,12 +130,3 @@ def test_int8_saves_a_model_whose_settings_for_sampling_contradict_each_other(te
     folder = save("Llama", {}, tmp_path / "model")
     (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.5}')
     assert packed_loss(OTHERS[2], folder, text, tmp_path / "packed") > 0
-
-
-def test_a_group_size_ignores_the_narrow_layer_of_mamba(tmp_path):
-    folder = save("Mamba", STATE_SPACE["Mamba"], tmp_path / "model")
-    config = folders.json_object(folder / "config.json")
-    widths = folders.about(folder, config, Weights(folder).forms())["inputs"]
-    assert (
-        GPTQ.model_copy(update={"group_size": AtMost(at_most=128)}).resolved(widths).columns == 32
-    )

@@ -121,20 +121,6 @@ def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp
     assert "people/nobody" not in after
 
 
-def test_a_tokenizer_stays_where_it_was_taken_from_as_long_as_its_files_do(hub, tmp_path, capsys):
-    path, wanted = tmp_path / "lock.json", lock.Wanted(NAME, "main", part="tokenizer")
-    lock.lock([wanted], path)
-    first = lock.read_lock(path)[NAME][wanted.key]
-    assert first.commit == COMMIT and [file.name for file in first.files] == ["tokenizer.json"]
-    (hub.root / NAME / "model.safetensors").write_text("other weights")
-    hub.commit = LATER
-    assert lock.lock([wanted], path) == (1, [])
-    assert lock.read_lock(path)[NAME][wanted.key] == first
-    (hub.root / NAME / "tokenizer.json").write_text("{}")
-    assert lock.lock([wanted], path) == (1, []) and "moved" in capsys.readouterr().out
-    assert lock.read_lock(path)[NAME][wanted.key].commit == LATER
-
-
 def remove(name):
     return lambda hub: (hub.root / OTHER / name).unlink()
 

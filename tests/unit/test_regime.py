@@ -1,18 +1,15 @@
 """What a scale makes of the paper's runs, and the numbers in which they are alike."""
 
 import math
-import runpy
 import shutil
-from contextlib import chdir
 from dataclasses import replace
 
 import pytest
-from ptq_dynamics.config import load, read_yaml
+from ptq_dynamics.config import load
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regimes import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan
 
-SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))
 FAR = ["decay-lambda-0.1", "decay-lambda-0.05"]
 
 
@@ -75,17 +72,6 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
     assert len(job.settings.curves) == 5 and gone in job.settings.notes
     assert not [path for job in made.targets() for path in job.needs if FAR[0] in path]
     assert "Left out" not in str(made.figures.figure("fig04").settings.notes)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
-def test_candidates_can_be_planned(tmp_path, file):
-    script = runpy.run_path(str(ROOT / "config/sweeps/compare.py"))
-    sweep = script["Sweep"](**read_yaml(file))
-    with chdir(ROOT):
-        for name, changes in sweep.candidates.items():
-            made = script["prepare"](tmp_path / name, sweep, changes)
-            assert {*sweep.runs} == {*made.site.config.figures}
 
 
 def test_what_is_not_alike_is_named():
