@@ -74,6 +74,20 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
     assert "Left out" not in str(made.figures.figure("fig04").settings.notes)
 
 
+def test_legends_have_the_papers_rates_and_captions_what_they_are_here(changed):
+    made = changed(factors(5, 10))
+    names = ("fig04", "fig06", "fig19", "fig22")
+    settings = {name: made.figures.figure(name).settings for name in names}
+    assert settings["fig06"].curves[0][0] == "LR = 3e-4"
+    own = "Here the paper's "
+    here = {name: each.notes[0].removeprefix(own) for name, each in settings.items()}
+    assert here["fig04"] == "3e-3 is 1.5e-2."
+    assert here["fig06"] == "3e-4 is 1.5e-3, 1e-3 is 5e-3, 3e-3 is 1.5e-2, 1e-2 is 5e-2."
+    assert here["fig19"].startswith("5e-4 is 2.5e-2, 1e-3 is 5e-2")
+    assert here["fig22"] == "6e-4 is 3e-3, 3e-3 is 1.5e-2."
+    assert not plan("smoke").figures.figure("fig06").settings.notes
+
+
 def test_what_is_not_alike_is_named():
     paper = Dimensionless(3e-3, 1e9, 57, 0.0175, 0.01, 0.2, 614, 1.0, 5e-6)
     assert Dimensionless(6e-3, 2e9, 60, 0.0175, 0.01, 0.2, 700, 0.5, 5e-6).unlike(paper) == set()
