@@ -90,6 +90,7 @@ NOTHING = [
     ("stage", '"still none"', '"none"'),
     ("stage", "def beside():\n    return other\n", "def beside():\n    return 1\n"),
     ("base", "def other():\n    import pandas\n", ""),
+    ("base", "def json_of(x):", "def json_of(x: int) -> int:"),
     ("stage", "limit = LIMIT", "limit: int = LIMIT"),
     ("stage", "from p.base import", "from .base import"),
     ("stage", "from p import tools", "from . import tools"),

@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ptq_dynamics import cli
+from ptq_dynamics.base.fields import Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.controlled import RATES
 from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import Choice, expand
 from ptq_dynamics.plan import Plan
+from pydantic import TypeAdapter, ValidationError
 from support import MAKE, ROOT, edit_yaml, figure
 from typer.main import get_command
 
@@ -66,6 +68,12 @@ def test_files_are_valid_by_their_schemas(name):
 
 
 # Shares
+
+
+@pytest.mark.parametrize("text", ["a", "1/0", "0", "3/2", None])
+def test_what_is_no_share_is_refused(text):
+    with pytest.raises(ValidationError):
+        TypeAdapter(Share).validate_python(text)
 
 
 # Bad input: file, change, and what the message must hold besides the file's name.
