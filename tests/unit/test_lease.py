@@ -30,6 +30,16 @@ def test_the_lease_of_who_was_killed_before_it_wrote_its_name_is_free(tmp_path, 
         mine.require()
 
 
+@pytest.mark.parametrize("loss", ["taken", "deleted"])
+def test_who_has_lost_the_lease_is_told(tmp_path, loss):
+    path = tmp_path / ".lease"
+    with lease.held(path, print) as mine:
+        mine.require()
+        path.write_text("another\n") if loss == "taken" else path.unlink()
+        with pytest.raises(Problem, match="another process has taken over"):
+            mine.require()
+
+
 # Jobs
 
 
