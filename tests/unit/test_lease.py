@@ -6,6 +6,7 @@ from subprocess import PIPE, Popen
 
 import psutil
 import pytest
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import lease
 from support import wait_until
 from toy import Toy

@@ -254,16 +254,35 @@ def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch,
     assert rows[0] == rows[1] and len(rows[0]) == 4
 
 
-def test_a_branch_of_an_average_has_its_weights_and_the_trunks_moments(workspace, trunk):
+def test_a_branch_of_an_average_has_its_weights_and_the_trunks_moments(
+    workspace, trunk, corpus, make, data, tmp_path
+):
+    """Also after an interruption, from the state in the scratch folder."""
     plans = workspace.plan.trajectories
     average = workspace.build(plans.average("lawa-at-12"))
     job = plans.train("branch-of-average")
-    whole = workspace.build(job)
+    whole, settings = workspace.build(job), job.settings
     saved = [
         load_file(each.folder / step_id(12) / "model.safetensors") for each in (average, whole)
     ]
     assert equal(*saved)
-    assert whole.facts["checkpoints"][0]["step"] == 12
+    trainer = make(**{name: getattr(settings, name) for name in type(settings).model_fields})
+    trainer.load(trunk.file(train.state_name(12)))
+    mean = AutoModelForCausalLM.from_pretrained(average.folder / step_id(12))
+    trainer.model.load_state_dict(mean.state_dict())
+    trainer.cut_curve()
+    trainer.save_due()
+    while trainer.step < 15:
+        trainer.update(data.at(trainer.step))
+        trainer.save_due()
+    trainer.save(tmp_path / train.state_name(15))
+    inputs = {"corpus": [corpus], "trunk": [trunk], "weights": [average]}
+    train.run(Context("test", settings, inputs, trainer.out, tmp_path, Progress("test")))
+    for point in Trajectory([whole]).checkpoints:
+        ends = [
+            load_file(each / point.id / "model.safetensors") for each in (whole.folder, trainer.out)
+        ]
+        assert equal(*ends), point.step
 
 
 def curve(folder):
