@@ -17,10 +17,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files of slow tests alone, whose imports take seconds, where none of them runs."""
-    fast = config.option.markexpr == "not slow" and collection_path.suffix == ".py"
-    return (
-        True if fast and "\npytestmark = pytest.mark.slow" in collection_path.read_text() else None
-    )
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.slow" in collection_path.read_text() or None
 
 
 @pytest.fixture(scope="session", autouse=True)

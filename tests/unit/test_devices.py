@@ -116,8 +116,11 @@ def test_as_many_jobs_share_a_device_as_the_build_says(hold):
     assert found[:2] == found[2:] == ["3", "7"], "those with the fewest jobs come first"
 
 
-def test_where_there_is_none_and_where_a_scheduler_gives_them_nothing_is_leased(hold, monkeypatch):
+def test_nothing_is_leased_where_there_is_none_or_none_is_wanted_or_a_scheduler_gives_them(
+    hold, monkeypatch
+):
     assert hold(**{VISIBLE: ""}).stdout.readline() == "has none sees \n"
+    assert hold(0).stdout.readline() == "has none sees 3,7\n"
     monkeypatch.delenv(SHARED)
     assert hold().stdout.readline() == "has none sees 3,7\n"
 
