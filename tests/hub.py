@@ -23,8 +23,8 @@ class Hub:
     """Repositories, as folders below `root`: datasets/OWNER/NAME or OWNER/NAME, all of them at the
     commit `commit`, as are `branches`, and at no other. `dropped` has the requests of a file,
     counted from one, whose connection breaks half way; one in `held` answers only after `release`,
-    one in `missing` with an error, and one in `answers` first with these statuses and headers.
-    Repositories in `gated` are closed. A hub that is `sizeless` lists neither sizes nor digests."""
+    and one in `missing` with an error. Repositories in `gated` are closed. A hub that is `sizeless`
+    lists neither sizes nor digests."""
 
     root: Path
     commit: str
@@ -33,7 +33,6 @@ class Hub:
     dropped: dict[str, set[int]] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
-    answers: dict[str, list[tuple[int, dict[str, str]]]] = field(default_factory=dict)
     gated: set[str] = field(default_factory=set)
     sizeless: bool = False
     asked: Counter[str] = field(default_factory=Counter)
@@ -128,10 +127,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _file(self, path: Path, name: str) -> None:
         if self.command == "GET":
             self.hub.asked[name] += 1
-            if self.hub.answers.get(name):
-                status, headers = self.hub.answers[name].pop(0)
-                self._send(status, {}, headers)
-                return
         content = path.read_bytes()
         first, last = 0, len(content)
         asked = self.headers.get("Range")

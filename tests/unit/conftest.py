@@ -3,14 +3,23 @@
 import base64
 import hashlib
 import importlib
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
+from ptq_dynamics import cli
 from ptq_dynamics.engine.manifest import Manifest
 from support import Workspace, plan, tiny_config
 from transformers import LlamaConfig, LlamaForCausalLM
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of slow tests alone, whose imports take seconds, where none of them runs."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.slow" in collection_path.read_text() or None
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -97,5 +106,21 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
         monkeypatch.syspath_prepend(str(tmp_path))
         importlib.invalidate_caches()
         return tmp_path
+
+    return do
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], tuple[int, str, str]]:
+    """Run `ptq-dynamics` in this process; its status, and what it prints and says."""
+    # What the command does to its process alone.
+    monkeypatch.setattr("ptq_dynamics.cli.run.end_at_once", lambda: None)
+
+    def do(words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ptq-dynamics", *shlex.split(words)])
+        status = cli.main()
+        return status, *capsys.readouterr()
 
     return do

@@ -55,11 +55,13 @@ class Paper:
             self.weights[name] = weight - rate * (moved + decay * weight)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"t_alpha_beta3": None}, {"t_alpha_beta3": "1/2"}, {"weight_decay": 0.0}],
-    ids=["scheduled", "not-scheduled", "scheduled-to-the-end", "without-decay"],
+    ("dtype", "changes"),
+    [
+        (torch.float32, {}),
+        (torch.float64, {"t_alpha_beta3": None}),
+        (torch.float64, {"t_alpha_beta3": "1/2"}),
+    ],
 )
 def test_updates_are_those_of_the_paper(dtype, changes):
     settings = AdEMAMix(**{**CHOSEN, **changes})

@@ -9,7 +9,7 @@ from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.measure.names import LAYERS
 from ptq_dynamics.trajectories.trajectory import CURVE
-from support import edit_yaml, one_line, plan, tiny_config
+from support import plan, tiny_config
 from transformers import AutoModelForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -101,19 +101,3 @@ def test_a_trained_model_has_the_loss_that_transformers_gives_its_checkpoint(las
         expected = AutoModelForCausalLM.from_pretrained(folder).eval()(blocks, labels=blocks).loss
     ours = models.block_losses(models.load(folder), blocks, 16)
     assert ours.mean() == pytest.approx(float(expected), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"architecture": "lama"}, "is 'lama': must be one of 'given', 'gpt-neox', 'llama',"),
-        ({"key_value_heads": 3}, "key_value_heads 3 does not divide heads 4"),
-        ({"rotary_fraction": 0.5}, "models.llama.rotary_fraction: unknown key"),
-        ({"heads": 5}, "heads 5 does not divide width 64"),
-    ],
-)
-def test_a_model_that_there_cannot_be_is_one_line(tmp_path, change, expected):
-    config = config_of(tmp_path)
-    edit_yaml(config / "scales/smoke.yaml", lambda found: found["models"]["llama"].update(change))
-    with one_line("models.llama", expected):
-        plan("smoke", config)

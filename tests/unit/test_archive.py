@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.provenance import costs, released
+from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import RELEASE, Archive, identity_in
 from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.trace import trace
 from recorded import LOSSES, RUN, build, write
-from support import ROOT, python
 
 pytestmark = pytest.mark.slow
 
@@ -128,21 +127,6 @@ def test_dropped_files_are_known_and_a_forged_note_is_named(here):
     assert [line.split()[0] for line in wrong()] == [str(note), f"{RUN}/model.bin"]
 
 
-def test_a_list_of_digests_is_of_every_file(here):
-    results, pictures = released.folders("smoke")
-    for folder in (results, pictures):
-        folder.mkdir(parents=True)
-        (folder / "a.csv").write_text("1")
-    released.write_sums("smoke")
-    assert list(released.wrong("smoke")) == []
-    (results / "a.csv").write_text("2")
-    (pictures / "a.csv").unlink()
-    (pictures / "new.csv").touch()
-    (results / "crate.zip").touch()
-    names = [str(pictures / "a.csv"), str(pictures / "new.csv"), str(results / "a.csv")]
-    assert [line.split()[0] for line in released.wrong("smoke")] == names
-
-
 def test_costs_are_summed_by_kind(here):
     rows = costs.write_costs("smoke", Path()).rows
     # Each job took 2.5 s, of which the processor computed 2.
@@ -150,19 +134,3 @@ def test_costs_are_summed_by_kind(here):
     assert figures == ["figures", 2, 0, "0.0014", "0.0011", "0.0000"]
     assert total == ["all", 5, 0, "0.0035", "0.0028", "0.0000"] and len(rows) == 5
     assert {path.name for path in costs.paths(Path())} <= {*os.listdir()}
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--version"], "0."),
-        (["trace", "nowhere"], "error: nowhere does not exist"),
-        (["adopt", "nowhere"], "error: nowhere is not an archive"),
-        (["compare", "a", "b", "--scale", "c"], "error: a/results/c is missing; name"),
-        (["dev", "accept", "docs", "--reason", " "], "error: --reason is empty"),
-    ],
-)
-def test_a_mistake_is_answered_in_one_line(words, said):
-    done = python(["-m", "ptq_dynamics.cli", *words], ROOT)
-    out = done.stdout + done.stderr
-    assert out.startswith(said) and out.count("\n") == 1, out

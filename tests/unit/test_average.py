@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
+from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.trajectories.average import weighted_mean, write_mean
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 from safetensors.torch import load_file, save_file
-from support import one_line, plan, tiny_config
+from support import artifacts, differing, figure, one_line, plan, tiny_config
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -213,11 +214,9 @@ def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspa
 REFUSED = [
     ("lawa-of-branch", {"window": 6}, "(5 from step-0000012 to step-0000020, 3 measured)"),
     ("line-of-averages", {"end": "kumar-70m-constant"}, "whose models differ in shape"),
-    ("merge", {"merge": {"trunk": 1, "trunks": 1}}, "no trajectory 'trunks'; the nearest: trunk"),
     ("merge", {"merge": ["trunk", "merge"]}, "averages.merge depends on itself"),
     ("last-of-branch", {"last": 4}, "has no average"),
     ("lawa-at-12", {"at": "13/190"}, "weights is lawa-at-12; name an average that ends at step 12"),
-    ("windows", {"trajectory": "merge"}, "has no average: merge"),
 ]
 
 
@@ -226,3 +225,40 @@ def test_averages_that_cannot_be_made_are_refused_in_one_line(tmp_path, name, ch
     config = tiny_config(tmp_path, runs={"averages": {name: change}})
     with one_line("config/runs.yaml: ", words):
         plan("smoke", config)
+
+
+# Shards, one job each
+
+
+TRAJECTORIES = ["trunk", "line-of-averages", "last-of-branch"]
+SHOWN = {
+    "of-all": figure(
+        "over_tokens", {"all": TRAJECTORIES}, ["loss", "quantization_error"], quantizers=["rtn3"]
+    ),
+    "probed": figure("over_tokens", {"one": ["lawa-of-lawa"]}, ["sharpness"]),
+}
+
+
+def test_shards_are_the_whole_to_the_byte(workspace, trunk, branch, tmp_path):
+    """Weights of averages, and all that is measured."""
+    found = {}
+    for size in (None, 2):
+        config = tiny_config(tmp_path / str(size), {"shard": size}, figures=SHOWN)
+        sharded = plan("smoke", config, figures=list(SHOWN))
+        found[size] = workspace.beside(config.parent, sharded, "trunk", "branch")
+        found[size].make(found[size].plan.measurements.collect())
+    one, other = (
+        each.manifest(each.plan.measurements.collect()).file(MEASUREMENTS).read_bytes()
+        for each in found.values()
+    )
+    assert one == other
+    assert all(name in one.decode() for name in ("sharpness", "weight_mse", *TRAJECTORIES, "rtn3"))
+    for name in ("lawa-of-lawa", *TRAJECTORIES[1:]):
+        whole, parts = (
+            Trajectory([each.manifest(job) for job in each.plan.trajectories.jobs(name)])
+            for each in found.values()
+        )
+        assert whole.checkpoints == parts.checkpoints
+        for checkpoint in whole.checkpoints:
+            folders = [source.folder(checkpoint) for source in (whole, parts)]
+            assert not differing(*map(artifacts, folders)), checkpoint.id

@@ -28,9 +28,7 @@ from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
-from ptq_dynamics.claims.tables import of_claims
 from ptq_dynamics.cli import maintainers
-from ptq_dynamics.config import read_file
 from ptq_dynamics.figures.labels import ShownRun
 from ptq_dynamics.figures.style import SMALLEST
 from ptq_dynamics.measure.series import Series
@@ -132,10 +130,14 @@ def judge_all(told, points, **others):
     return {each["name"]: each for each in judged(told, lambda _: Made(points, **others))}
 
 
-@pytest.mark.parametrize("chance", range(3))
-def test_what_the_paper_shows_agrees_with_what_it_says(chance):
+@pytest.fixture(scope="module")
+def of_paper():
+    return judge_all(asked(), published())
+
+
+def test_what_the_paper_shows_agrees_with_what_it_says(of_paper):
     """Values were read off plots to 2 %."""
-    found = judge_all(asked(), published(), chance=chance)
+    found = of_paper
     outcomes = {name: found[name]["outcome"] for name in TESTED}
     assert outcomes == dict.fromkeys(TESTED, "agrees")
     assert found["constant-rate"]["outcome"] == "agrees"
@@ -157,30 +159,8 @@ def test_a_claim_that_is_false_is_opposed_and_noise_leaves_it_open():
     assert vague["rise-in-decay"]["outcome"] == "unresolved"
 
 
-def test_the_plot_of_two_scales_matches_claims_by_their_names():
-    every = [*judge_all(asked(), published()).values()]
-    figure = forest({"a": every, "b": every[:0:-1]})
-    enlarged = figure.axes[1], figure.axes[3]
-    ours, theirs = ([text.get_text() for text in ax.texts if text.get_text()] for ax in enlarged)
-    assert len(ours) == len(CONTROLLED) and ours[1:] == theirs[1:]
-    assert (ours[0], theirs[0]) == ("agrees", "not measured")
-
-
-@pytest.mark.parametrize("jitter", [0.02, 0.3, 3.0])
-def test_the_interval_that_decides_excludes_one_if_the_claim_is_resolved(jitter):
-    every = [each for each in judge_all(asked(), published(), jitter=jitter).values()]
-    tested = [each for each in every if each["expected"] != "alike" and "decides" in each]
-    assert len(tested) > 4
-    for claim in tested:
-        low, high = claim["decides"]
-        assert (low > 1 or high < 1) == (claim["outcome"] != "unresolved"), claim["name"]
-        first = claim["rows"][0]
-        # Corrected for other tests, it is wider than the interval of 95 %.
-        assert low <= first["low"] and first.get("high", high) <= high
-
-
-def test_the_plot_has_no_texts_that_overlap_and_none_too_small():
-    figure = forest({"a": [*judge_all(asked(), published()).values()]})
+def test_the_plot_has_no_texts_that_overlap_and_none_too_small(of_paper):
+    figure = forest({"a": [*of_paper.values()]})
     figure.draw_without_rendering()
     texts = [t for t in figure.findobj(Text) if t.get_text() and t.get_visible()]
     drawn = [t for t in texts if (box := t.get_window_extent()).width and box.height]
@@ -256,23 +236,6 @@ def test_higher_errors_may_come_with_a_lower_loss_after_quantization():
     assert [row["outcome"] for row in rows if "outcome" in row] == ["higher"]
 
 
-def test_the_table_tells_that_a_budget_matters_within_the_margin():
-    points = published()
-    for name in LATER[-2:]:
-        points[name].errors[Q4] = [1.22 * error for error in points[name].errors[Q4]]
-    found = judge_all(asked(), points, jitter=0.1)["budget-independence"]
-    assert found["outcome"] == "unresolved"
-    first, *others = of_claims("", [found]).rows
-    assert first[-1] == "no change is excluded" and not any(row[-1] for row in others)
-    assert [row[2].partition(":")[0] for row in others if row[2]] == ["deployed"]
-
-
-def test_the_numbers_of_the_ladder_are_numbers_of_claims():
-    found = judge_all(asked(), published())
-    for rung in read_file(ROOT / "config/ladder.yaml", "ladder").numbers:
-        assert rung.number in [row["says"] for row in found[rung.claim]["rows"]]
-
-
 def test_seeds_needed_are_those_of_a_t_test():
     """At 5 %, an effect of one standard deviation needs 10, and of a half 34 (G*Power)."""
     half = 3**0.5 / 2
@@ -300,15 +263,15 @@ def test_what_is_left_out_or_beyond_a_miniature_is_said():
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     """Of a ratio of phase means, over made-up results with known errors."""
     held = 0
-    for chance in range(60):
+    for chance in range(30):
         read = Samples(Made(published(), jitter=0.2, chance=chance, seeds=(1, 2)), (1, 2))
         ratio = read.end(LATER, Q4) / read.over(STABLE, Q4)
         low, high = np.quantile(ratio[1:], [0.025, 0.975])
         held += low <= np.mean([9.2, 9.0, 9.1, 9.3, 9.4]) / 5.49 <= high
-    assert 51 <= held <= 60
+    assert 25 <= held <= 30
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(2, 40), st.text(max_size=5))
 def test_weights_give_a_mean_its_own_variance(count, key):
     values = np.random.default_rng(count).standard_normal(count)
@@ -338,13 +301,13 @@ def test_curves_are_read_along_lines_between_checkpoints():
 
 def test_seeds_count_by_what_they_differ_beyond_the_noise_within():
     rng, held = np.random.default_rng(0), 0
-    for chance in range(200):
+    for chance in range(100):
         found = Samples(Made({}, chance=chance), (1, 2, 3))
         values = {seed: rng.normal() + 0.1 * rng.standard_normal(REPLICATES) for seed in (1, 2, 3)}
         low, high = np.quantile(found._over_seeds(values.__getitem__)[1:], [0.025, 0.975])
         held += low <= 0 <= high
     # Nineteen of twenty, as Student's t has it.
-    assert 180 <= held <= 199
+    assert 89 <= held <= 99
     # What is the same for all is no difference between them, and noise within is none.
     found = Samples(Made({}), (1, 2))
     same = {seed: np.append(1.0, 1.0 + rng.standard_normal(REPLICATES - 1)) for seed in (1, 2)}

@@ -81,42 +81,33 @@ def edited(folder: Path, module: str, old: str, new: str) -> code.Code:
 
 
 NOTHING = [
-    ("stage", "A stage.", "Another stage."),
     ("stage", "What it does", "What else it does"),
     ("stage", "Fields.", "Fields, more of them."),
     ("stage", "    import torch", "    # why\n\n    import torch"),
     ("stage", " -> dict:", ":"),
-    ("stage", 'context: "Context[Settings]"', "context"),
     ("stage", "at {number}", "now at {number} of {LIMIT}"),
     ("stage", "no context {LIMIT}", "there is none"),
     ("stage", '"still none"', '"none"'),
     ("stage", "def beside():\n    return other\n", "def beside():\n    return 1\n"),
-    ("base", "import pandas", "import polars"),
     ("base", "def other():\n    import pandas\n", ""),
     ("base", "def json_of(x):", "def json_of(x: int) -> int:"),
-    ("base", '"""Shared."""\n', ""),
-    ("base", "\n", "\ufeff\n"),
     ("stage", "limit = LIMIT", "limit: int = LIMIT"),
     ("stage", "from p.base import", "from .base import"),
     ("stage", "from p import tools", "from . import tools"),
     ("stage", "import json", "import json, logging\nlogging.getLogger('a').setLevel(1)"),
     ("stage", "import json", "import json\nif TYPE_CHECKING:\n    from p.base import json_of"),
-    ("tools/deep", "again = [used]", "again: list = [used]"),
     ("base", "UPPER = 3\n", "UPPER = 3\nLOWER = 2\ndef more():\n    return LOWER\n"),
     ("tools/deep", "def unused(x):\n    return x", "def unused(x):\n    return 2 * x"),
     ("engine/run", "pass", "return 1"),
 ]
 SOMETHING = [
     ("stage", '"a": helper', '"c": helper', "stage"),
-    ("stage", "np.zeros(3)", "np.zeros(4)", "stage"),
     ("stage", "raise Problem", "raise KeyError", "stage"),
     ("stage", "more than {LIMIT}", "more than {LIMIT:.3g}", "stage"),
-    ("stage", "if not context", "if context", "stage"),
     ("stage", "assert context,", "assert not context,", "stage"),
     ("base", "LIMIT = UPPER = 3", "LIMIT = UPPER = 4", "base"),
     ("base", "by=2", "by=3", "base"),
     ("base", "return json_of(x)", "return -json_of(x)", "base"),
-    ("base", "    return x\n", "    return -x\n", "base"),
     ("base", "def json_of", "@cache\ndef json_of", "base"),
     ("tools/deep", "    return x\n", "    return -x\n", "tools.deep"),
     ("tools/deep", "again = [used]", "again = [used, 1]", "tools.deep"),
@@ -139,16 +130,12 @@ def test_what_may_change_a_result_changes_the_digest_of_its_module(tmp_path, edi
 
 FOLLOWED = {
     "under a condition": ("if __debug__:\n    from p.far import value", "value()"),
-    "one of two": ("try:\n    from p.far import value\nexcept Exception:\n    value = 1", "value"),
     "in a class": ("class K:\n    from p.far import value", "K.value()"),
-    "a module in a class": ("class K:\n    import p.far", "K.p.far.value()"),
     "relative": ("from .far import value", "value()"),
-    "a relative module": ("from . import far", "far.value()"),
     "relative in a function": ("def f():\n    from .far import value\n    value()", "f()"),
     "of all names": ("from p.far import *", "value()"),
     "assigned again": ("from p.far import value\nvalue = [value]", "value"),
     "named in a condition": ("from p.far import value as a\nb = [c for c in d if (e := a)]", "e()"),
-    "named in a default": ("from p.far import value as a\ndef f(b=(c := a)): pass", "c()"),
     "of all names that another imports": ("from p.by import *", "value()"),
     "of a module that is passed on": ("from p import by", "list(by)"),
 }
@@ -167,21 +154,17 @@ def test_imports_of_every_form_are_followed(tmp_path, way):
     assert found[0].modules["far"] != found[1].modules["far"]
 
 
-EFFECTS = ["np.seterr()", "np.errstate.kind = 1", 'os.environ["A"] = "1"', "_ = np.seterr()"]
-EFFECTS += ["OLD = np.seterr(all=1)", "LIMITS[0] += 1", "del np.nan", "(a, np.nan) = 1, 2"]
-EFFECTS += ["np.nan: int = 1", "for np.nan in [1]:\n    pass", "if np:\n    np.nan = 1"]
-EFFECTS += ["class K:\n    np.nan = 1"]
-EFFECTS += [
-    "@np.add\ndef f(): 1",
-    "@np.add\nclass K: a = 1",
-    "class K:\n    @np.add\n    def f(): 1",
-]
+EFFECTS = ["np.errstate.kind = 1", "_ = np.seterr()", "LIMITS[0] += 1", "del np.nan"]
+EFFECTS += ["for np.nan in [1]:\n    pass", "if np:\n    np.nan = 1", "class K:\n    np.nan = 1"]
+EFFECTS += ["@np.add\ndef f(): 1", "class K:\n    @np.add\n    def f(): 1"]
 EFFECTS += ["def f(*, a=np.seterr()): 1", "class K(np.base()): 1", "A = (lambda: np.seterr())()"]
-EFFECTS += ["A = [a for a in np.seterr()]", "A = LIMITS[0](1)", "A = [].append(1)"]
+PLACES = ["\nimport p.side.way\n", "\nfrom .side import way\n", "inner"]
 
 
-@pytest.mark.parametrize("effect", EFFECTS)
-@pytest.mark.parametrize("place", ["\nimport p.side.way\n", "\nfrom .side import way\n", "inner"])
+@pytest.mark.parametrize(
+    ("effect", "place"),
+    [*((effect, PLACES[0]) for effect in EFFECTS), *((EFFECTS[0], place) for place in PLACES[1:])],
+)
 def test_effects_of_an_import_count_for_all_who_import_it(tmp_path, effect, place):
     """Also if they use no name of it, or import it in a function."""
     base = BASE.replace("():\n", "():\n        import p.side.way\n", 1)
@@ -189,12 +172,8 @@ def test_effects_of_an_import_count_for_all_who_import_it(tmp_path, effect, plac
     files |= {"side/__init__": "", "side/way": "from p.side import off\n"}
     quiet = write(tmp_path / "quiet", {**files, "side/off": "VALUE = 1\n"}).code([ROOT])
     assert "side.off" not in quiet.modules
-    acts = [
-        write(tmp_path / str(n), {**files, "side/off": f"VALUE = {n}\n{effect}\n"}).code([ROOT])
-        for n in range(2)
-    ]
-    assert acts[0].modules["side.off"] != acts[1].modules["side.off"]
-    assert acts[0].modules["base"] == quiet.modules["base"]
+    acts = write(tmp_path / "acts", {**files, "side/off": f"VALUE = 1\n{effect}\n"}).code([ROOT])
+    assert "side.off" in acts.modules and acts.modules["base"] == quiet.modules["base"]
 
 
 @pytest.mark.parametrize("lines", ["LIMIT = 2|LIMIT = 3", "UPPER = 2|LIMIT = UPPER|UPPER = 3"])

@@ -1,57 +1,13 @@
 """Components, read in blocks of columns, against stacked checkpoints."""
 
-import shutil
-from types import SimpleNamespace
-
-import pandas as pd
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.curvature import components
 from ptq_dynamics.curvature.components import column_blocks
 from ptq_dynamics.curvature.landscape import flatten
-from ptq_dynamics.trajectories.trajectory import Trajectory
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
-
-NAMES = ["trunk", "branch", "lawa"]
-
-
-@pytest.fixture(scope="module")
-def job(workspace, trunk, branch, average):
-    figure = SimpleNamespace(trajectories=NAMES, headline=False)
-    return workspace.plan.figures.components("pca", figure, 2)
-
-
-@pytest.fixture(scope="module")
-def stacked(job, trunk, branch, average):
-    """What every checkpoint of the job is, and its parameters, all in memory: float32 [n, P]."""
-    rows, vectors = [], []
-    for path, manifest in zip(job.settings.paths, (trunk, branch, average), strict=True):
-        source = Trajectory([manifest])
-        for checkpoint in source.at(path.checkpoints):
-            model = models.load(source.folder(checkpoint))
-            vectors.append(flatten(dict(model.named_parameters())))
-            place = {"step": checkpoint.step, "tokens": checkpoint.tokens}
-            rows.append({"trajectory": path.trajectory, "seed": path.seed, **place})
-    return rows, torch.stack(vectors)
-
-
-@pytest.mark.parametrize("width", [components.BLOCK, 997], ids=["one", "many"])
-def test_scores_are_those_of_stacked_checkpoints_to_the_byte(
-    workspace, job, stacked, width, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(components, "BLOCK", width)
-    shutil.rmtree(workspace.folder / job.folder, ignore_errors=True)
-    built = workspace.build(job)
-    rows, matrix = stacked
-    table = pd.DataFrame(rows)
-    scores, _ = components.pca(torch.split(matrix, width, dim=1), 2)
-    table["pc1"], table["pc2"] = scores[:, 0].tolist(), scores[:, 1].tolist()
-    table.to_csv(tmp_path / "scores.csv", index=False)
-    expected = (tmp_path / "scores.csv").read_bytes()
-    assert built.file(components.SCORES).read_bytes() == expected
 
 
 def save(folder, shard="1GB", dtype=torch.float32, **changes):

@@ -22,12 +22,11 @@ from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import Choice, expand
 from ptq_dynamics.plan import Plan
 from pydantic import TypeAdapter, ValidationError
-from support import MAKE, ROOT, edit_yaml, figure, python
+from support import MAKE, ROOT, edit_yaml, figure
 from typer.main import get_command
 
 CONFIG = ROOT / "config"
 SMOKE = "scales/smoke.yaml"
-share = TypeAdapter(Share)
 # What pydantic calls the alternatives of a type, and other words of Python.
 FOREIGN = ["pydantic", "constrained", "literal[", "list[", "dict[", "AtMost", "instance of"]
 FOREIGN += ["Input", "[key]", "ictionary", "valid tuple", "whole", "_kind_of", "Value error"]
@@ -71,10 +70,10 @@ def test_files_are_valid_by_their_schemas(name):
 # Shares
 
 
-@pytest.mark.parametrize("text", ["", "a", "1/0", "1/2/3", "0", "-1/2", "3/2", "1 / x", None, [1]])
+@pytest.mark.parametrize("text", ["a", "1/0", "0", "3/2", None])
 def test_what_is_no_share_is_refused(text):
     with pytest.raises(ValidationError):
-        share.validate_python(text)
+        TypeAdapter(Share).validate_python(text)
 
 
 # Bad input: file, change, and what the message must hold besides the file's name.
@@ -103,13 +102,7 @@ BAD = {
         put(*TRUNK, "peak_rl", value=1e-3),
         ["runs.constant-3e-3.peak_rl: unknown key; did you mean 'peak_lr'?", "allowed: "],
     ),
-    "unknown kind": (
-        "runs.yaml",
-        put("defaults", "optimizer", "kind", value="adam"),
-        ["defaults.optimizer.kind is 'adam': must be one of ", "'adamw'"],
-    ),
     "missing key": (SMOKE, put("budget", value="del"), ["budget: is required and missing"]),
-    "wrong type": (SMOKE, put("budget", value="many"), ["budget is 'many'", "integer"]),
     "no mapping": (SMOKE, put("models", "main", value=[1]), ["models.main is [1]: must be a mapp"]),
     "unknown trajectory": (
         "figures.yaml",
@@ -121,33 +114,10 @@ BAD = {
         put("beyond-bits", "options", "beside", value="Decai"),
         ["figures.yaml: beyond-bits", "3e-4 are Decay, LAWA: must be 'Decai' (options.beside)"],
     ),
-    "a reference without another curve": (
-        "figures.yaml",
-        put("beyond-bits", "curves", "Alone: Decay", value=["rainbow-172"]),
-        [
-            "beyond-bits",
-            "curves of group Alone are Decay: must be 'Decay' (options.beside) and others",
-        ],
-    ),
-    "a reference that is two ends": (
-        "figures.yaml",
-        put("beyond-bits", "curves", "Two: Decay", value=["constant-3e-3", "rainbow-172"]),
-        ["beyond-bits", "curves.Two: Decay has 2 trajectories; keep the last"],
-    ),
-    "a level at the peak rate against a share": (
-        "figures.yaml",
-        put("interpolation", "options", "words", value=True),
-        ["interpolation", "options.x is 'share', but options.words needs 'tokens'; drop one"],
-    ),
     "gradients against a budget": (
         "figures.yaml",
         put("fig05", "metrics", value=["loss", "gradient_norm", "quantization_error"]),
         ["fig05", "options.x is 'budget', but gradient_norm needs 'tokens'; drop one"],
-    ),
-    "a package without a name": (
-        SMOKE,
-        put("corpora", "main", "packages", value=["click", ""]),
-        ["corpora.main.packages.1 is ''"],
     ),
     # What does not fit together.
     "more validation text than there is": (
@@ -159,6 +129,11 @@ BAD = {
         SMOKE,
         put("curvature", "batch", value=3),
         ["curvature.batch 3 does not divide its 8 blocks", "change one of the two"],
+    ),
+    "groups of heads": (
+        SMOKE,
+        put("models", "moe", "key_value_heads", value=3),
+        ["models.moe", "key_value_heads 3 does not divide heads 2"],
     ),
     "group size does not divide": (
         "quantizers.yaml",
@@ -181,26 +156,11 @@ BAD = {
         put("fig04", "title", value="At {peak_lr of constant-3e3}"),
         ["fig04.title: no run or average 'constant-3e3'; the nearest: constant-3e-3"],
     ),
-    "a value that is misspelled": (
-        "figures.yaml",
-        put("fig04", "title", value="At {peak-lr of constant-3e-3}"),
-        ["fig04.title has {peak-lr of constant-3e-3}, but constant-3e-3 has no number peak-lr"],
-    ),
-    "a value that is no number": (
-        "figures.yaml",
-        put("fig04", "title", value="At {schedule of constant-3e-3}"),
-        ["fig04.title has {schedule of constant-3e-3}, but constant-3e-3 has no number schedule"],
-    ),
     # Grids.
     "not in the name": (
         "runs.yaml",
         put(*KUMAR, "over", "cooldown", value=[10, 20]),
         ["runs.kumar-{size}-wsd-{at} and another entry generate 'kumar-70m-wsd-1.5'"],
-    ),
-    "not a list": (
-        "runs.yaml",
-        put(*KUMAR, "cooldown", value="{end}/190"),
-        ["runs.kumar-70m-wsd-1.5.cooldown is '{end}/190': must be a number or a fraction"],
     ),
     "a value of a grid that the type refuses": (
         "runs.yaml",
@@ -278,7 +238,6 @@ def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(damaged, where,
     ("choice", "words"),
     [
         ({"figures": "fig04 fig4"}, "FIGURES: no figure 'fig4'; the nearest: fig04, "),
-        ({"figures": ["fig44"]}, "FIGURES: no figure 'fig44'; the nearest: fig04, fig14, fig24"),
         ({"figures": ""}, "FIGURES is []: must be 'all' or must have at least 1 entries"),
         ({"more_seeds": "7,8"}, "SEEDS is '7,8': must be an integer"),
         ({"scale": "smok"}, "SCALE: no scale 'smok'; the nearest: smoke"),
@@ -295,11 +254,9 @@ def test_a_choice_in_the_file_is_named_by_the_file(folder):
     refused(folder, ["config/config.yaml: figures: no figure 'fig4'; "], figures="fig4")
 
 
-@pytest.mark.parametrize("name", ["site.yaml", "runs.yml"])
-def test_an_unknown_file_is_refused(folder, name):
-    (folder / name).touch()
-    words = f"config/{name}: no file of configuration '{name}'; the nearest: "
-    refused(folder, [words, "runs.yaml"])
+def test_an_unknown_file_is_refused(folder):
+    (folder / "runs.yml").touch()
+    refused(folder, ["config/runs.yml: no file of configuration ", "the nearest: runs.yaml"])
 
 
 def test_a_model_of_one_scale_stops_only_figures_that_show_it(folder):
@@ -398,12 +355,12 @@ def rename(*path, name):
 
 NAMED = [("runs.yaml", ("runs",)), ("runs.yaml", ("averages",)), ("quantizers.yaml", ())]
 NAMED += [("figures.yaml", ()), (SMOKE, ("models",)), (SMOKE, ("corpora",))]
-BAD_NAMES = ["../up", "a/b", "a..b", ".hidden", "ends.", "-option", "a|b", "line\n", "", "ä"]
+BAD_NAMES = ["../up", ".hidden", "-option", "a|b", "line\n", "", "x" * 101]
 
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [*((NAMED[0], name) for name in (*BAD_NAMES, "x" * 101)), *((at, "../up") for at in NAMED[1:])],
+    [*((NAMED[0], name) for name in BAD_NAMES), *((at, "../up") for at in NAMED[1:])],
 )
 def test_a_name_that_could_do_harm_is_a_problem(damaged, where, name):
     file, place = where
@@ -415,32 +372,23 @@ def test_a_name_that_could_do_harm_is_a_problem(damaged, where, name):
 # The command
 
 
-@pytest.mark.slow
-def test_the_command_prints_the_resolved_configuration(folder):
-    arguments = ["-m", "ptq_dynamics.cli", "config", "--scale", "smoke"]
-    good = python(arguments, folder.parent)
-    assert good.returncode == 0, good.stderr
-    assert "budget: 190" in good.stdout and "peak_lr: 0.003" in good.stdout
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["compare", ".", "../docs"], "error: docs/measurements.csv is missing"),
-        (["adopt", "../tests"], "error: tests has no results/laptop"),
-        (["statsu"], "error: No such command 'statsu'"),
-        (["status", "--bogus"], "see ptq-dynamics status --help\n"),
-        (["dev", "cost", "--bogus"], "see ptq-dynamics dev cost --help\n"),
-        (["dev", "accept", "."], "Missing option '--reason'; see ptq-dynamics dev accept --help\n"),
-        (["audit", "--rerun", "x"], "'--rerun': Input should be a valid integer"),
+        ("compare . ../docs", "docs/measurements.csv is missing"),
+        ("adopt ../tests", "tests has no results/laptop"),
+        ("trace nowhere", "docs/nowhere does not exist"),
+        ("statsu", "No such command 'statsu'"),
+        ("dev cost --bogus", "see ptq-dynamics dev cost --help"),
+        ("dev accept . --reason ' '", "--reason is empty"),
+        ("audit --rerun x", "'--rerun': Input should be a valid integer"),
     ],
 )
-def test_paths_are_as_typed_and_a_wrong_argument_is_one_line(words, said):
-    known = {"PYTHONPATH": str(ROOT / "workflow")}
-    done = python(["-m", "ptq_dynamics.cli", *words], ROOT / "docs", known)
-    assert done.returncode == (2 if "see ptq-dynamics" in done.stderr else 1)
-    assert said in done.stderr and done.stderr.startswith("error: "), done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
+def test_paths_are_as_typed_and_a_wrong_argument_is_one_line(command, monkeypatch, words, said):
+    monkeypatch.chdir(ROOT / "docs")
+    status, _, line = command(words)
+    assert status == (2 if "see ptq-dynamics" in line else 1)
+    assert said in line and line.startswith("error: ") and line.count("\n") == 1
 
 
 @pytest.mark.parametrize("verb", [*cli.VERBS, *cli.MAINTAINERS], ids=lambda verb: verb.__name__)
@@ -455,58 +403,46 @@ def test_the_help_of_a_verb_shows_an_example_that_is_taken(verb):
     command.make_context("", words, obj=Path())
 
 
+def make(*words, folder=ROOT):
+    return run([*MAKE, *words], cwd=folder, capture_output=True, text=True)
+
+
 def test_make_refuses_what_would_change_nothing():
-    done = run([*MAKE, "figures", "SCAEL=smoke"], cwd=ROOT, capture_output=True, text=True)
+    done = make("figures", "SCAEL=smoke")
     said = "make has no variable 'SCAEL'; it has: SCALE FIGURES"
     assert done.returncode and said in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("value", "is_deep"),
-    [("0", False), ("no", False), ("False", False), ("off", False), ("1", True), ("yes", True)],
-)
-def test_a_switch_is_on_or_off_by_its_value(value, is_deep):
-    said = run([*MAKE, "-n", "figures", f"DEEP={value}"], cwd=ROOT, capture_output=True, text=True)
-    assert f'deep="{value}"' in said.stdout
-    assert Choice(scale="smoke", seed=1, figures="all", deep=value).deep is is_deep
-
-
-def test_a_value_that_is_neither_on_nor_off_is_one_line():
-    words = [*MAKE, "figures", "SCALE=smoke", "FIGURES=fig04", "DEEP=perhaps"]
-    done = run(words, cwd=ROOT, capture_output=True, text=True)
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert done.returncode and "DEEP" in line
+def test_a_switch_is_on_or_off_by_its_value():
+    choice = {"scale": "smoke", "seed": 1, "figures": "fig04"}
+    for value, is_deep in (("0", False), ("no", False), ("1", True), ("yes", True)):
+        assert Choice(**choice, deep=value).deep is is_deep
     with pytest.raises(Problem, match=r"^DEEP is 'perhaps': must be true or false$"):
-        load({"scale": "smoke", "seed": 1, "figures": "fig04", "deep": "perhaps"}, CONFIG)
-    said = run([*MAKE, "-n", "figures", "DEEP="], cwd=ROOT, capture_output=True, text=True).stdout
-    assert "deep" not in said
+        load({**choice, "deep": "perhaps"}, CONFIG)
+    for value, words in (("no", 'deep="no"'), ("", "")):
+        assert f'figures="all"  {words} -- ' in make("-n", "figures", f"DEEP={value}").stdout
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "profile.v9+.yaml"])
 @pytest.mark.parametrize(("executor", "is_slurm"), [("slurm", True), ("slurm-other", False)])
-def test_a_profile_for_slurm_gets_its_packages_by_what_it_says(tmp_path, name, executor, is_slurm):
+def test_a_profile_for_slurm_gets_its_packages_by_what_it_says(tmp_path, executor, is_slurm):
     """Under any name, and anywhere."""
-    lab = tmp_path / "it's a lab"
-    lab.mkdir()
-    (lab / name).write_text(f"jobs: 9\nexecutor: {executor}  # ours\n")
-    venv = tmp_path / "venv"
-    words = [f"PROFILE={lab}", f"VENV={venv}"]
-    said = run([*MAKE, "-n", "figures", *words], cwd=ROOT, capture_output=True, text=True).stdout
+    (lab := tmp_path / "it's a lab").mkdir()
+    (lab / "profile.v9+.yaml").write_text(f"jobs: 9\nexecutor: {executor}  # ours\n")
+    said = make("-n", "figures", f"PROFILE={lab}", f"VENV={tmp_path}/venv").stdout
     assert f'--workflow-profile "{lab}"' in said
-    assert (f"--target {venv}/slurm" in said) is is_slurm
+    assert (f"--target {tmp_path}/venv/slurm" in said) is is_slurm
 
 
-@pytest.mark.parametrize("name", ["a $HOME", 'a "quote"', "a:b", "a {x}", "a `b`", "a\\b"])
+@pytest.mark.parametrize("name", ["a $HOME", "a:b"])
 def test_make_refuses_a_place_in_which_pip_writes_broken_programs(tmp_path, name):
     (tmp_path / name).mkdir()
-    command = [*MAKE, ".venv/bin/python", f"PYTHON={sys.executable}"]
-    done = run(command, cwd=tmp_path / name, capture_output=True, text=True)
+    done = make(".venv/bin/python", f"PYTHON={sys.executable}", folder=tmp_path / name)
     assert done.returncode and "error: pip cannot install into a folder with" in done.stderr
     assert not (tmp_path / name / ".venv").exists()
 
 
 def test_the_help_of_make_fits_a_terminal():
-    said = run([*MAKE, "help"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    said = make("help").stdout.splitlines()
     targets = [line.split()[1] for line in said if line.startswith("  make ")]
     assert targets[:7] == ["help", "install", "figures", "claims", "report", "paper", "all"]
     assert max(map(len, said)) <= 100

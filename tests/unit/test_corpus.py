@@ -72,30 +72,6 @@ def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_pa
     assert "calibration.ends.bin" in corpus.files
 
 
-def test_documents_of_ten_tokens_are_too_short(tmp_path):
-    texts = [np.arange(size, dtype=np.uint16) for size in (12, 0, 10, 30, 11, 5)]
-    splits.save_split(tmp_path, "calibration", [texts[:2], texts[2:]], 68)
-    corpus = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
-    found = tokens.documents(corpus, 20, 6).tolist()
-    sizes = [12, 20, 11]
-    assert found == [[*range(size), *[-1] * (20 - size)] for size in sizes]
-    assert len(tokens.documents(corpus, 20, 4)) == 2
-
-
-@given(
-    st.lists(st.text(min_size=1, max_size=20), unique=True, max_size=60),
-    st.tuples(*[st.integers(0, 100)] * 3),
-)
-def test_dealing_gives_every_document_to_one_split(texts, wanted):
-    dealt = splits.deal(texts, dict(zip(HELD_OUT, wanted, strict=True)))
-    given_out = [text for name in (*HELD_OUT, "train") for text in dealt[name]]
-    assert given_out == texts
-    for name, least in zip(HELD_OUT, wanted, strict=True):
-        held = sum(map(len, dealt[name]))
-        assert held >= least or not dealt["train"], (name, held)
-        assert not dealt[name] or held - len(dealt[name][-1]) < least, (name, "more than needed")
-
-
 MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""\n'
 
 

@@ -13,9 +13,8 @@ import pandas as pd
 import pytest
 from datasets import load_dataset
 from hub import serve
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus, DatasetSource
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.corpus.splits import DOCUMENT_END as END
 from ptq_dynamics.corpus.splits import SPLITS
 from ptq_dynamics.engine import manifest
@@ -307,20 +306,6 @@ def test_defects_of_a_corpus_are_one_line(web, tokenizer, tmp_path, change, word
         status = execute(job(config(web, tokenizer, **change)).spec)
     assert status == 1
     assert words in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"field": "words"}, r"no text in 'words'.* field \(there are: text, id\)"),
-        ({"path": "./no-such-folder"}, r"no-such-folder cannot be read"),
-        ({"name": "sample-1BT"}, "cannot be read.*sample-1BT"),
-    ],
-)
-def test_defects_of_a_data_set_are_problems(web, change, words):
-    source = DatasetSource(**{"path": f"{web}/{WEB[0]}", "name": "sample-100BT", **change})
-    with pytest.raises(Problem, match=words):
-        list(source.texts(source.open()))
 
 
 PIN = {"path": WEB[0], "name": "sample-100BT"}

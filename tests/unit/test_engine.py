@@ -17,8 +17,7 @@ import pytest
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.engine import machine, record
 from ptq_dynamics.engine.execute import _explain
-from ptq_dynamics.engine.lease import held
-from ptq_dynamics.engine.paths import ABSENT, Paths, beside
+from ptq_dynamics.engine.paths import Paths
 from support import artifacts, differing, visible, wait_until
 from toy import NAMES, Toy
 
@@ -159,37 +158,27 @@ def test_an_edit_between_planning_and_the_job_does_not_run(toy):
     assert toy.made(toy.build(seed=2)) == {*NAMES}
 
 
-def test_code_that_is_edited_while_a_job_runs_is_not_its(toy):
-    toy.settle(seed=2, pause=0.5)
-    assert toy.run("numbers").returncode == 0
-    process = toy.start("walk")
-    wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
-    toy.edit("walk", "float(done[-1]", "100 + float(done[-1]")
-    said = process.communicate()[1]
-    assert process.returncode == 0, said
-    fresh = record.read(toy.folder / "results/walk/record.json")
-    assert fresh.job == json.loads((toy.folder / toy.specs["walk"]).read_text())
-    assert toy.settle(seed=2, pause=0.5) == {"numbers": True, "walk": False, "total": False}
+def test_an_edit_makes_what_depends_on_it_and_an_undone_one_nothing(toy):
+    assert toy.made(toy.build(title="sum")) == {"total"}
+    toy.edit("tools", "FACTOR = 2", "FACTOR = 3")
+    assert toy.settle(title="sum") == dict.fromkeys(NAMES, False)
+    toy.edit("tools", "FACTOR = 3", "FACTOR = 2")
+    assert toy.settle(title="sum") == dict.fromkeys(NAMES, True)
 
 
-def test_a_job_runs_the_code_of_its_own_checkout(toy):
-    other = Toy.at(toy.folder / "other")
-    other.specs = {"numbers": "../results/numbers/spec.json"}
-    done = other.begin("-m", "ptq_dynamics.engine.run", other.specs["numbers"])
-    assert done.communicate() and done.returncode == 0
-    path = str(other.folder / "workflow")
-    done = toy.python("-c", OTHER, path, toy.specs["numbers"])
-    assert "the code that runs is that of another checkout" in one_error(done.stderr)
+@pytest.mark.parametrize("name", ["walk/sums.txt", "walk/record.json", "walk/spec.json"])
+def test_damage_is_mended_and_no_other_result_is_made(toy, name):
+    before, path = results(toy), toy.folder / "results" / name
+    for harm in (path.unlink, lambda: path.write_bytes(path.read_bytes()[:-1])):
+        harm()
+        assert toy.made(toy.build()) <= {"walk"}
+        assert not differing(before, results(toy))
 
 
-OTHER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import ptq_dynamics.engine.specification as specification
-specification.stale = lambda *_: ["for the test"]
-from ptq_dynamics.engine import run
-sys.exit(run.main(sys.argv[2:]))
-"""
+def test_times_are_no_reason_to_make_anything(toy):
+    for number, path in enumerate(sorted((toy.folder / "results").rglob("*.*"))):
+        os.utime(path, (time := 10**9 - number, time))
+    assert toy.build() == {}
 
 
 # Interruptions
@@ -221,57 +210,6 @@ def test_an_interrupted_run_ends_at_once_and_goes_on(toy, number):
     undisturbed.build(pause=0.2, count=12)
     assert not differing(results(undisturbed), results(toy))
     assert not list(toy.folder.rglob(".work-*"))
-
-
-KILLED = """
-import os, signal, sys
-from ptq_dynamics.engine import publish, run
-replace = os.replace
-def kill(source, target):
-    replace(source, target)
-    if str(target).endswith(sys.argv[2]):
-        os.kill(os.getpid(), signal.SIGKILL)
-publish.os.replace = kill
-sys.exit(run.main([sys.argv[1]]))
-"""
-
-
-@pytest.mark.parametrize("way", ["settle", "job"])
-@pytest.mark.parametrize("last", ["walk/record.json", "walk/manifest.json"])
-def test_what_a_job_leaves_that_was_killed_once_it_had_published_is_removed(toy, last, way):
-    before = results(toy)
-    shutil.rmtree(toy.folder / "results/walk")
-    toy.settle()
-    assert toy.python("-c", KILLED, toy.specs["walk"], last).returncode == -signal.SIGKILL
-    (left,) = (toy.folder / "results/walk").glob(".work-*")
-    other = left.with_name(".work-" + "0" * 16 + left.name[-9:])
-    other.mkdir()  # may go on where its edit is made again
-    if way == "job":
-        assert toy.run("walk").returncode == 0
-    assert toy.settle() == dict.fromkeys(NAMES, True)
-    assert list((toy.folder / "results/walk").glob(".work-*")) == [other]
-    assert not differing(before, results(toy))
-
-
-def test_work_of_a_stopped_process_is_removed_once_no_process_needs_it(toy):
-    """One that has the lease may, or one that makes dropped files again."""
-    paths = Paths(toy.folder / "results/walk")
-    made, sums = record.read(paths.record), paths.folder / "sums.txt"
-    content, work = sums.read_bytes(), paths.work(made.identity, "0" * 32)
-    (work / "scratch").mkdir(parents=True)
-    with held(paths.lease, print):
-        toy.settle()
-        assert work.exists()
-    result = made.manifest(paths.manifest)
-    result.drop(["sums.txt"])
-    toy.settle()
-    assert work.exists()
-    beside(paths.manifest, ABSENT).unlink()
-    toy.settle()
-    assert work.exists(), "its result is damaged"
-    sums.write_bytes(content)
-    toy.settle()
-    assert not work.exists()
 
 
 # The warm process
@@ -338,15 +276,6 @@ def test_after_an_edit_jobs_run_the_code_that_is_there_without_the_warm_process(
         shutil.rmtree(toy.folder / "results")
     assert not differing(*found)
     assert not Path(environment["PTQ_DYNAMICS_WARM"]).exists(), "it runs on with the old code"
-
-
-def test_a_job_whose_module_cannot_be_imported_fails_by_itself(toy, monkeypatch, request):
-    toy.edit("walk", "import time", "import os\nimport time\nassert 'BROKEN' not in os.environ")
-    toy.settle()
-    monkeypatch.setenv("BROKEN", "1")
-    environment, _ = request.getfixturevalue("warm")
-    assert toy.run("numbers", **environment).returncode == 0
-    assert "AssertionError" in one_error(toy.run("walk", **environment).stderr)
 
 
 def has_ended(child):

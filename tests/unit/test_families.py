@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-from csv import DictReader
 
 import pytest
 from ptq_dynamics.base.problem import Problem
@@ -87,29 +86,12 @@ def test_miniatures_go_along_their_families_schedules():
     assert compared > 100
 
 
-@pytest.mark.parametrize("scale", SMALL)
-def test_the_power_of_the_ratio_is_the_one_of_the_least_loss(scale):
-    with (ROOT / "results/reference/sweeps/miniatures.csv").open() as file:
-        rows = [*DictReader(file)]
-    best = {
-        key: float(min(rows, key=lambda row: float(row[key]))["rate_exponent"])
-        for key in ("mean", "loss_opensci-1.3b")
-    }
-    small = plan(scale).site.config.scale.miniatures
-    assert small.rate_exponent == best["mean"], rows
-    own = dict.fromkeys(("opensci-1.3b", "opensci-1.7b"), best["loss_opensci-1.3b"])
-    assert small.exponents == own, rows
-
-
 @pytest.mark.parametrize(
     ("section", "name", "changes", "words"),
     [
-        ("runs", "smollm3", {"family": "smol"}, "smollm3.family: no family 'smol'"),
         ("runs", "olmo2-7b", {"horizon": 1e12}, "in small: schedule.horizon"),
         ("runs", "apertus-decay", {"steady": 9.0e12}, "runs.apertus-decay.tokens minus steady"),
-        ("runs", "amber", {"revisions": ["refs/pr/1"]}, "runs.amber.revisions.0"),
         ("runs", "constant-3e-3", {"family": "amber"}, "'constant-3e-3' twice; rename"),
-        ("families", "amber", {"repository": "https://a/b"}, "families.amber.repository is "),
         ("families", "amber", {"miniature": {"heads": 3}}, "heads 3 does not divide width"),
     ],
 )
@@ -167,11 +149,7 @@ def test_averages_take_what_their_authors_took():
     ("name", "revision"),
     [
         ("olmo2-1b", "stage1-step1200000-tokens2517B"),
-        ("olmo2-7b", "stage1-step702000-tokens2945B"),
-        ("olmo2-13b", "stage1-step283000-tokens2374B"),
         ("olmo2-32b", "stage1-step533000-tokens4472B"),
-        ("apertus", "step550000-tokens2310B"),
-        ("apertus-decay", "step2400000-tokens13112B"),
         ("apertus-decay", "step2600000-tokens14792B"),
     ],
 )
@@ -204,7 +182,6 @@ def late(families):
         (late, r"step 4,080,000, after step 4,198,0.* of the trunk"),
         (lambda f: f["families"]["smollm3"].update(step_in="step-"), r"step_in finds no step"),
         (lambda f: f["runs"]["apertus-decay"].update(tokens=1.0), r"runs\.apertus-decay"),
-        (lambda f: f["runs"]["apertus-decay"].update(tokens="many"), r"runs\.apertus-decay"),
     ],
 )
 def test_checkpoints_that_do_not_fit_are_one_line(changed, change, words):

@@ -57,17 +57,6 @@ def is_of(paths: Paths, owner: Owner) -> bool:
     return said and texts == {owner.text} and found.harm(deep=True) is None
 
 
-def test_the_new_owner_goes_on_with_what_the_old_one_left(paths):
-    old = Owner(paths, "1")
-    old.work.mkdir(exist_ok=True)
-    (old.work / "state").write_text("so far")
-    new = Owner(paths, "2")
-    assert (new.work / "state").read_text() == "so far"
-    with pytest.raises(FileNotFoundError):
-        (old.work / "state").write_text("late")
-    assert paths.works() == [new.work]
-
-
 def at_move(monkeypatch, number, happens):
     """Have something happen before one of the next moves of files."""
     moves, plain = itertools.count(), os.replace

@@ -1,20 +1,14 @@
 """Figures: the table is what is drawn, and words say what it was made at."""
 
-import csv
-import re
-from io import StringIO
-from itertools import combinations, pairwise
+from itertools import combinations
 
-import numpy as np
 import pytest
-from drawing import Drawn, check, data_lines, spoken
+from drawing import Drawn, check
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
 from matplotlib.lines import AxLine
 from matplotlib.text import Text
 from ptq_dynamics.figures.panels import COLUMNS
-from ptq_dynamics.figures.places import place, spans
-from ptq_dynamics.figures.style import SMALLEST, lines
+from ptq_dynamics.figures.style import SMALLEST
 from support import plan
 
 pytestmark = pytest.mark.slow
@@ -23,7 +17,6 @@ PLAN = plan("laptop")
 LAYOUTS = {name: figure.layout for name, figure in PLAN.site.config.figures.items()}
 CENTRAL = ("fig04", "fig06", "fig07")
 FIGURES = list(LAYOUTS)
-STABLE = "constant-3e-3"
 
 
 @pytest.fixture(scope="module")
@@ -44,20 +37,6 @@ def test_the_csv_is_exactly_what_is_drawn(drawn, name):
     assert table[["metric", "trajectory", "x", "y"]].notna().all(axis=None)
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_the_place_of_a_point_is_where_it_is_drawn(drawn, name):
-    figure, table = drawn.picture(name), drawn.table(name)
-    figure.draw_without_rendering()
-    panels, axes = spans(figure), {ax.get_label(): ax for ax in figure.axes}
-    for row in csv.DictReader(StringIO(table.to_csv())):
-        ax = axes[row["panel"] + " rate" * (row["axis"] == "rate")]
-        pixel = ax.transData.transform((float(row["x"]), float(row["y"])))
-        if (at := place(row, panels)) is None:
-            assert not ax.bbox.padded(-0.01).contains(*pixel)
-        else:
-            assert at == pytest.approx(pixel / figure.bbox.size, abs=1e-4)
-
-
 def test_points_are_the_measurements(drawn):
     table, measured = drawn.table("fig04"), drawn.measurements("fig04")
     assert table[table.axis != "rate"].low.notna().all()
@@ -73,25 +52,6 @@ def test_points_are_the_measurements(drawn):
     steps = [point.step for point in PLAN.site.planned["rainbow-036"].checkpoints]
     schedule = PLAN.trajectories.train("rainbow-036").settings.schedule
     assert rates.y.tolist() == [schedule.learning_rate(step) for step in steps]
-
-
-def test_stage_2_goes_on_from_stage_1_as_a_mean_of_its_ingredients(drawn):
-    table, measured = drawn.table("fig02"), drawn.measurements("fig02")
-    errors = measured[measured.metric == "quantization_error"].sort_values("tokens")
-    points = table[table.axis == "left"]
-    assert {*points.panel} == {"a", "b"}
-    assert {*" ".join(points.trajectory).split()} == {*errors.trajectory}
-    for name, part in points.groupby("segment"):
-        theirs = errors[errors.trajectory.isin(part.trajectory.iloc[-1].split())]
-        # Where stage 2 begins, the point is also the last one of stage 1.
-        theirs = theirs if name.count("-") > 1 else theirs[theirs.tokens <= part.x.max()]
-        assert {*theirs.tokens} <= {*part.x}, name
-        ends = theirs.groupby("trajectory").value.last()
-        assert part.y.to_numpy()[-1] == pytest.approx(100 * ends.mean()), name
-    ends = points[points.segment == "olmo2-7b"].x.max()
-    stage_2 = points[points.segment.str.startswith("olmo2-7b-ingredient")]
-    assert (stage_2.groupby("segment").x.min() == ends).all()
-    assert {len(names.split()) for names in stage_2.trajectory[stage_2.x > ends]} == {3}
 
 
 def test_a_decay_begins_where_the_learning_rate_begins_to_fall(drawn):
@@ -121,51 +81,6 @@ def test_quantized_loss_is_drawn_against_that_in_full_precision(drawn):
 
 def has_diagonal(ax):
     return any(isinstance(line, AxLine) for line in ax.get_lines())
-
-
-def test_errors_are_in_per_cent_and_say_so(drawn):
-    table = drawn.table("fig04")
-    units = table[table.axis == "left"].drop_duplicates("panel").set_index("panel").y_axis
-    assert units.to_dict() == {"a": "Loss increase (%)", "b": "Loss (nats/token)"}
-    assert set(table[table.axis == "rate"].y_axis) == {"Learning rate"}
-
-
-def test_a_horizon_has_one_colour_at_all_rates_and_the_longest_that_of_cosines(drawn):
-    picture = drawn.picture("fig21")
-    panels = {ax.get_label(): ax for ax in picture.axes}
-    looks = [{line.get_label(): line.get_color() for line in data_lines(panels[n])} for n in "abcd"]
-    assert all(look == looks[0] for look in looks) and len({*looks[0].values()}) == 4
-    assert looks[0]["T = 100 %"] == lines(["Cosine"])["Cosine"].color.lower()
-
-
-def test_curves_that_the_scale_leaves_out_are_named_in_the_picture(drawn):
-    (legend,) = drawn.picture("fig19").legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert names[-2:] == ["λ = 5e-2: left out", "λ = 1e-1: left out"]
-
-
-def test_peak_rates_are_told_apart_without_colour():
-    looks = lines([f"LR = {rate}" for rate in ("3e-4", "1e-3", "3e-3", "1e-2")])
-    greys = [np.dot(to_rgb(look.color), (0.299, 0.587, 0.114)) for look in looks.values()]
-    assert min(np.diff(greys)) > 0.1, greys
-    neighbours = pairwise(looks.values())
-    assert all(one.dash != other.dash and one.marker != other.marker for one, other in neighbours)
-
-
-def test_a_peak_rate_has_one_style_in_all_figures_where_it_is_configured():
-    def look(*rates, bounds=(3e-4, 3e-2)):
-        found = lines([f"LR = {rate}" for rate in rates], bounds)
-        return [line.color for line in found.values()]
-
-    five = look("3e-4", "1e-3", "3e-3", "1e-2", "3e-2")
-    assert len({*five}) == 5 and look("3e-4", "1e-2") == [five[0], five[3]]
-    assert look("3e-4", "2e-2") == [five[0], five[4]]
-    # Rates that lie too close to each other are in order.
-    assert look("3e-4", "6e-4", "9e-4", "1.2e-3") == five[:4]
-    assert look("1e-4", "3e-4") == five[:2]
-    wide = look("1e-4", "1e-1", bounds=(1e-4, 1e-1))
-    assert wide == [five[0], five[4]]
-    assert len({*look("0", "3e-3")}) == 2
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -198,17 +113,6 @@ def is_beyond(text, picture):
 
 
 # Words
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_one_line_above_a_figure_states_its_scale(drawn, name):
-    picture, settings = drawn.picture(name), PLAN.figures.figure(name).settings
-    small = {run.stands_for for run in settings.runs} != {None}
-    kind = r", miniatures?" if small else ""
-    scale = rf"laptop scale{kind}: 0\.17M parameters, [\d.]+M tokens, 1 seed"
-    assert re.fullmatch(scale, spoken(picture)), spoken(picture)
-    place = picture._suptitle.get_window_extent(FigureCanvasAgg(picture).get_renderer())
-    assert place.x0 >= 0 and "\n" not in picture.get_suptitle()
 
 
 @pytest.mark.parametrize("name", FIGURES)

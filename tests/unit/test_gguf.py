@@ -1,15 +1,11 @@
 """Types of GGUF files, and existing files, against the package `gguf` and transformers."""
 
-import re
-
 import gguf
-import numpy as np
 import pytest
 import torch
 from ggufs import written
 from ptq_dynamics import models
 from ptq_dynamics.cli import own_scale
-from ptq_dynamics.cli.measuring import METHODS
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.quantize.methods.gguf import Gguf
 from ptq_dynamics.quantize.methods.gguf_file import GgufFile
@@ -81,8 +77,7 @@ TYPES = gguf.GGMLQuantizationType
 KINDS = [(LlamaConfig, LlamaForCausalLM), (Qwen2Config, Qwen2ForCausalLM)]
 
 
-@pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
-@pytest.mark.parametrize(("config", "model"), KINDS)
+@pytest.mark.parametrize(("kind", "config", "model"), [("Q4_0", *KINDS[0]), ("Q8_0", *KINDS[1])])
 def test_a_file_has_the_weights_that_gguf_dequantizes(tmp_path, config, model, kind):
     torch.manual_seed(0)
     model(config(**SHAPE)).bfloat16().save_pretrained(tmp_path / "model")
@@ -98,29 +93,6 @@ def test_a_file_has_the_weights_that_gguf_dequantizes(tmp_path, config, model, k
             array = gguf.quantize(value.numpy(), TYPES[kind])
             value = torch.from_numpy(gguf.dequantize(array, TYPES[kind]))
         torch.testing.assert_close(state[name], value, rtol=0, atol=1e-6)
-
-
-def test_k_quants_are_read(tmp_path):
-    torch.manual_seed(0)
-    shape = {**SHAPE, "hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 1}
-    model, random = Qwen2ForCausalLM(Qwen2Config(**shape)), np.random.default_rng(0)
-    raw, weights = {}, model.state_dict()
-    for name, layer in models.linear_layers(model).items():
-        # Blocks of 256 weights: two scales in float16, and codes.
-        blocks = random.integers(0, 256, (len(layer.weight), 144), np.uint8)
-        blocks[:, :4] = np.array([1e-3, 1e-3], np.float16).view(np.uint8)
-        raw[f"{name}.weight"] = blocks
-        weights[f"{name}.weight"].copy_(torch.from_numpy(gguf.dequantize(blocks, TYPES.Q4_K)))
-    written(model, tmp_path / "a.gguf", TYPES.Q4_K, raw)
-    exact = {name: value.clone() for name, value in weights.items()}
-    for name in raw:
-        weights[name] += 1e-3 * torch.randn_like(weights[name])
-    model.save_pretrained(tmp_path / "model")
-    entry = GgufFile.of(tmp_path / "a.gguf", str(tmp_path / "a.gguf"))
-    entry.quantize(tmp_path / "model", None).save(tmp_path / "model", tmp_path / "saved")
-    assert entry.bits == 4
-    for name, value in models.load(tmp_path / "saved").state_dict().items():
-        torch.testing.assert_close(value, exact[name], rtol=0, atol=1e-6)
 
 
 def test_files_that_do_not_fit_are_one_line(tmp_path):
@@ -145,18 +117,3 @@ def test_files_that_do_not_fit_are_one_line(tmp_path):
         GgufFile.of(path, str(path))
     with one_line("has no b.gguf"):
         own_scale.quantizers(["b.gguf"], [], str(tmp_path))
-
-
-def test_help_lists_each_method_with_its_bits():
-    lists = re.findall(r"([^;(]+) \((?:\d to )?(\d) bits\)", METHODS)
-    listed = {name: int(bits) for names, bits in lists for name in names.split()}
-    for name, bits in listed.items():
-        (entry, *_) = own_scale.quantizers([name], []).values()
-        assert name in ("gptq", "rtn", "awq") or entry["bits"] == bits
-    for name in ("gptq", "rtn", "awq"):
-        assert len(own_scale.quantizers([name], [*own_scale.BITS])) == len(own_scale.BITS)
-    assert f"awq ({own_scale.BITS[0]} to {own_scale.BITS[-1]} bits)" in METHODS
-    row = re.search(r"^\| `--methods.*", (ROOT / "docs/own.md").read_text(), re.M)[0]
-    described = re.findall(r"`([a-z0-9_ -]+)` \(", row)
-    formats = {"int8", *ENTRIES, *described[0].split(), *described[1].split()}
-    assert formats == listed.keys() - {"gptq", "rtn", "awq"}

@@ -1,14 +1,15 @@
 """The ladder: numbers of claims over scales, and what two scales predict for a larger one."""
 
-import shutil
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from ptq_dynamics.claims.definitions import Ladder
-from ptq_dynamics.claims.formats import as_csv
-from ptq_dynamics.claims.ladder import ScalePoint, extrapolated, ladder_table, plot, points
+from ptq_dynamics.claims.definitions import CLAIMS, Ladder
+from ptq_dynamics.claims.formats import as_csv, as_markdown
+from ptq_dynamics.claims.ladder import ladder_table, plot, points
 from ptq_dynamics.cli import outcomes
+from ptq_dynamics.provenance import released
 from support import ROOT
 
 SIZES = {"small": 10_000, "middle": 100_000, "large": 10_000_000, "paper": 10**8}
@@ -53,20 +54,11 @@ def test_a_measured_scale_keeps_its_prediction():
     assert [p.kind for p in found if p.scale == "large"] == ["measured", "predicted"] * 2
 
 
-def test_a_number_of_one_sign_and_one_zero_has_no_logarithm():
-    first, second = (ScalePoint("rise", "", "a", 10**n, "measured", n - 4) for n in (4, 5))
-    assert extrapolated(first, second, "b", 10**6).value == pytest.approx(2)
-
-
-def test_the_released_ladder_is_that_of_the_released_claims(tmp_path, monkeypatch):
-    """Drawn again from the claims of all released scales, as ptq-dynamics dev outcomes does."""
-    released = ROOT / outcomes.TOGETHER
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    for path in released.glob("*/claims.json"):
-        place = tmp_path / path.relative_to(ROOT)
-        place.parent.mkdir(parents=True)
-        shutil.copy2(path, place)
-    monkeypatch.chdir(tmp_path)
-    outcomes.draw()
-    for name in ("ladder.csv", "ladder.md"):
-        assert Path(outcomes.TOGETHER, name).read_text() == (released / name).read_text()
+def test_the_released_ladder_is_that_of_the_released_claims(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    scales = outcomes.released_scales()
+    places = {scale: Path(released.folders(scale)[0], CLAIMS) for scale in scales}
+    every = {scale: json.loads(place.read_text())["claims"] for scale, place in places.items()}
+    table = ladder_table(outcomes.rungs(every))
+    assert Path(outcomes.TOGETHER, "ladder.csv").read_text() == as_csv(table)
+    assert Path(outcomes.TOGETHER, "ladder.md").read_text() == as_markdown(table)

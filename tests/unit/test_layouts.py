@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
+from ptq_dynamics.figures.layout import BEFORE
 from ptq_dynamics.figures.layouts.parametric import described
 from ptq_dynamics.measure import measurements
 
 pytestmark = pytest.mark.slow
 
-ERROR, LOSS = "quantization_error", "loss"
+ERROR = "quantization_error"
 RUNS = ["constant-3e-3", "rainbow-036", "rainbow-070", "rainbow-104", "rainbow-138"]
 QUANTIZERS = ["gptq-4bit", "gptq-3bit", "awq-4bit", "int8", "rtn-4bit"]
 
@@ -127,23 +128,18 @@ def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
     assert np.allclose(left.y - left.low, 100 * np.sqrt(expected), rtol=1e-6)
 
 
-def test_draws_are_averaged_and_their_error_is_added(tmp_path):
-    curves, quantizers = {"Stable": ["constant-3e-3"]}, ["gptq-4bit"]
-    draws = {"gptq-4bit": ["gptq-4bit-draw-2", "gptq-4bit-draw-3"]}
-    figures = {
-        "one": figure("over_tokens", curves, quantizers),
-        "three": figure("over_tokens", curves, quantizers, draws=draws),
-    }
-    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
-    tables = {name: drawn.table(name) for name in figures}
-    one, three = (table[table.axis == "left"] for table in tables.values())
-    found = drawn.measurements("three")
-    found = found[found.metric == ERROR]
-    found = 100 * found.pivot(index="tokens", columns="quantizer", values="value")
-    assert found.shape[1] == 3 and np.allclose(one.y, found["gptq-4bit"])
-    assert np.allclose(three.y, found.mean(axis=1), rtol=1e-12)
-    spread = found.std(axis=1) / 3**0.5
-    assert (three.y - three.low >= spread.to_numpy() * (1 - 1e-9)).all()
+@pytest.mark.parametrize("follows", ["loss", "rate"])
+def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
+    rng = np.random.default_rng(3)
+    loss, rate = rng.normal(size=(2, 60))
+    error = {"loss": loss, "rate": rate}[follows] + 0.3 * rng.normal(size=60)
+    found = described(loss, rate, error)
+    for axis, x in (("loss", loss), ("rate", rate)):
+        residuals = error - np.polyval(np.polyfit(x, error, 1), x)
+        assert found[axis] == pytest.approx(1 - residuals.var() / error.var(), abs=1e-12)
+    assert found[follows] > 0.8
+    assert described(loss[:4], rate[:4], error[:4]) is None
+    assert described(np.ones(9), rate[:9], error[:9]) is None
 
 
 def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
@@ -159,27 +155,40 @@ def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
     assert (table.segment == "constant-1e-3").sum() == (sharp.trajectory == "constant-1e-3").sum()
 
 
-@pytest.mark.parametrize("follows", ["loss", "rate"])
-def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
-    rng = np.random.default_rng(3)
-    loss, rate = rng.normal(size=(2, 60))
-    error = {"loss": loss, "rate": rate}[follows] + 0.3 * rng.normal(size=60)
-    found = described(loss, rate, error)
-    for axis, x in (("loss", loss), ("rate", rate)):
-        residuals = error - np.polyval(np.polyfit(x, error, 1), x)
-        assert found[axis] == pytest.approx(1 - residuals.var() / error.var(), abs=1e-12)
-    assert found[follows] > 0.8
-    assert described(loss[:4], rate[:4], error[:4]) is None
-    assert described(np.ones(9), rate[:9], error[:9]) is None
+# Merged models, which have no step
 
 
-def test_panels_beyond_z_have_letters_that_go_on(tmp_path):
-    quantizers = ["gptq-4bit", "gptq-3bit", "rtn-4bit", "rtn-3bit", "awq-4bit", "int8"]
-    metrics = [ERROR, LOSS, "loss_increase", "weight_mse", "output_mse"]
-    many = figure("over_tokens", {"Stable": RUNS[:1]}, quantizers, metrics=metrics)
-    many["options"] = {"quantized_losses": "beside"}
-    drawn = Drawn(tmp_path, planned(tmp_path, {"many": many}), coarse=True)
-    names = list(dict.fromkeys(drawn.table("many").panel))
-    assert names[:2] == ["a", "b"] and names[25:28] == ["z", "aa", "ab"] and len(names) == 31
-    titles = [ax.get_title() for ax in drawn.picture("many").axes]
-    assert any(title.startswith("(ab) ") for title in titles)
+def merged(runs):
+    runs["averages"]["soup"] = {"merge": {"wsd-3e-3": 2, "decay-080": 1}}
+
+
+WITH = {"Runs": ["constant-3e-3", "wsd-3e-3"], "Other": ["decay-080"], "Soup": ["soup"]}
+DRAWN = {"over_tokens": {}, "parametric": {}, "over_tokens-budgets": {"options": {"x": "budget"}}}
+
+
+@pytest.fixture(scope="module")
+def soups(tmp_path_factory):
+    figures = {
+        name: figure(name.split("-")[0], WITH, ["gptq-3bit"], **more)
+        for name, more in DRAWN.items()
+    }
+    folder = tmp_path_factory.mktemp("soups")
+    return Drawn(folder, planned(folder, figures, runs=merged), coarse=True)
+
+
+@pytest.mark.parametrize("layout", DRAWN)
+def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
+    table, measured = soups.table(layout), soups.measurements(layout)
+    soup = measured[measured.trajectory == "soup"]
+    assert len(soup) and soup.step.isna().all() and set(soup.checkpoint_id) == {"merged"}
+    points = table[table.curve == "Soup"]
+    assert set(points.panel) == set(table[table.axis == "left"].panel) and len(points)
+    values = {metric: set(rows.value) for metric, rows in soup.groupby("metric")}
+    losses = set(soup[(soup.metric == "loss") & (soup.quantizer == "fp")].value)
+    for point in points.itertuples():
+        against_loss = point.x_axis == BEFORE
+        end = losses if against_loss else {soups.inputs.last_tokens("wsd-3e-3")}
+        share = 100 if point.y_axis.endswith("(%)") else 1
+        assert point.x in end
+        assert point.y in {share * each for each in set().union(*values.values())}
+    check(soups.picture(layout), table, layout.split("-")[0])

@@ -1,16 +1,14 @@
 """Several processes of one job, and what a job starts: one works, and all end with it."""
 
 import os
-import shutil
-import signal
 import sys
 from subprocess import PIPE, Popen
 
 import psutil
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import lease, subprocesses
-from support import artifacts, differing, wait_until
+from ptq_dynamics.engine import lease
+from support import wait_until
 from toy import Toy
 
 pytestmark = pytest.mark.slow
@@ -74,38 +72,6 @@ def test_who_waits_for_one_that_is_killed_goes_on_from_its_state(toy):
     assert second.returncode == 0 and "going on from" in said, said
 
 
-@pytest.mark.parametrize("loss", ["taken", "folder removed"])
-def test_who_lost_the_lease_publishes_nothing_and_says_no_more_than_a_line(toy, loss):
-    folder = toy.folder / "results/walk"
-    process = toy.start("walk")
-    wait_until(lambda: list(folder.glob(".work-*/scratch/state.txt")))
-    if loss == "taken":
-        (folder / ".lease").write_text("another\n")
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode in (1, -signal.SIGTERM) and "Traceback" not in said, said
-    assert not {*artifacts(folder)} - {"spec.json"}
-    (folder / ".lease").unlink(missing_ok=True)
-    toy.settle(pause=0.0, count=20)
-    assert toy.run("walk").returncode == 0
-
-
-def test_a_process_that_was_stopped_for_long_does_not_harm_what_another_made(toy):
-    first = toy.start("walk")
-    wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
-    first.send_signal(signal.SIGSTOP)
-    lost = toy.folder / "results/walk/.lease"
-    lost.unlink()
-    second = toy.run("walk")
-    assert second.returncode == 0 and "going on from" in second.stderr, second.stderr
-    made = artifacts(toy.folder / "results")
-    first.send_signal(signal.SIGCONT)
-    first.communicate(timeout=60)
-    assert first.returncode in (1, -signal.SIGTERM)
-    assert not differing(made, artifacts(toy.folder / "results"))
-
-
 # What a job starts
 
 PARENT = """
@@ -125,8 +91,3 @@ def test_what_a_job_started_ends_with_it_when_it_is_killed():
     process.kill()
     process.wait()
     wait_until(lambda: not any(each.is_running() for each in found), patience=30)
-
-
-def test_what_a_command_prints_and_its_status_are_kept():
-    done = subprocesses.run(["sh", "-c", "echo out; echo err >&2; exit 3"], dict(os.environ))
-    assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)

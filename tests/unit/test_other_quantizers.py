@@ -18,7 +18,6 @@ from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.trajectories import trajectory
 from safetensors.torch import load_file
 from transformers import (
-    AutoModelForCausalLM,
     BitsAndBytesConfig,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
@@ -186,15 +185,3 @@ def test_saved_checkpoints_hold_the_weights_and_their_losses(
     torch.testing.assert_close(
         losses, models.block_losses(model, validation, 16), rtol=tolerance, atol=0
     )
-
-
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "int8"])
-def test_transformers_alone_loads_what_is_saved(method, saved, validation):
-    folder = saved[method] / NAME
-    plain, ours = AutoModelForCausalLM.from_pretrained(folder), load(folder)
-    with torch.no_grad():
-        theirs, mine = plain(validation[:4]).logits, ours(validation[:4]).logits
-    assert torch.equal(mine, theirs)
-    state = plain.state_dict()
-    for name, value in ours.state_dict().items():
-        assert torch.equal(value, state[name]), name

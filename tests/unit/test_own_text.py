@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lm_eval.api.instance import Instance
-from lm_eval.models.huggingface import HFLM
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits, tokens
@@ -50,13 +48,10 @@ def texts(folder, name):
     ("name", "data", "words"),
     [
         ("a.txt", LATIN, "a.txt is not UTF-8 (byte 6)"),
-        ("a.txt", BOM_UTF8 + LATIN, "a.txt is not UTF-8 (byte 9)"),
         ("a.txt", LINE.encode("utf-16"), f"a.txt {WIDE} (byte 0)"),
-        ("a.txt", LINE.encode("utf-16-le"), f"a.txt {WIDE} (byte 1)"),
         ("a.txt", "слова и слова".encode("utf-16-le"), f"a.txt {WIDE} (byte 11)"),
         ("a.txt.gz", gzip.compress(LINE.encode(), mtime=0), "a.txt.gz is not UTF-8 (byte 1)"),
         ("a.jsonl", ROWS.encode() + b'\n{"text": "\xff"}', "a.jsonl is not UTF-8 (byte 379)"),
-        ("a.jsonl", ROWS.encode("utf-16"), f"a.jsonl {WIDE} (byte 0)"),
         ("a.jsonl", f'{ROWS}\n{{"text": 3'.encode(), "a.jsonl cannot be read: "),
         ("a.jsonl", f'{ROWS}\n{{"text": null}}'.encode(), "row 10 of data set "),
         ("a.parquet", parquet(["a", None]), "row 2 of data set "),
@@ -70,19 +65,8 @@ def test_text_that_cannot_be_read_is_refused_in_one_line(tmp_path, capfd, name, 
     assert not capfd.readouterr().err
 
 
-def test_a_name_of_a_table_is_no_pattern(tmp_path):
-    folder = tmp_path / "a[1]"
-    folder.mkdir()
-    for name in ("part*.jsonl", "part-1.jsonl", "part[1].jsonl"):
-        (folder / name).write_text(ROWS)
-    for name in ("part*.jsonl", "part[1].jsonl"):
-        assert list(texts(folder, name).documents(joined)) == [LINE] * 9
-
-
-@pytest.mark.parametrize("start", [b"", BOM_UTF8])
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path, start, end):
-    (tmp_path / "a.txt").write_bytes(start + f"{LINE}\n{LINE}".replace("\n", end).encode())
+def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes(BOM_UTF8 + f"{LINE}\n{LINE}".replace("\n", "\r\n").encode())
     assert list(texts(tmp_path, "a.txt").documents(joined)) == [LINE, LINE]
 
 
@@ -98,11 +82,9 @@ def test_each_split_begins_where_the_last_one_ends(lengths, sizes):
     assert held == np.diff(ends, prepend=0).tolist()
 
 
-@pytest.mark.parametrize("between", ["\n\n", "\n\n\n\n\n", " "])
-def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path, between):
-    """In many short paragraphs, far apart, or one."""
+def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path):
     (tmp_path / "texts").mkdir()
-    (tmp_path / "texts/a.txt").write_text(between.join(["Yes.", "Well, no."] * 200))
+    (tmp_path / "texts/a.txt").write_text("\n\n\n".join(["Yes.", "Well, no."] * 200))
     source = texts(tmp_path / "texts", "a.txt")
     tokenizer = train_tokenizer([LINE], 300)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "checkpoint/a")
@@ -130,16 +112,14 @@ CHAT = [{"role": "user", "content": "Yes?"}, {"role": "assistant", "content": "W
 STRICT = "{{ raise_exception('only users') }}"
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
+@pytest.mark.parametrize("kind", ["json", "parquet"])
 def test_chats_are_text_by_the_template_of_the_tokenizer(tmp_path, kind):
     path = tmp_path / f"chats.{kind}"
     rows = [{"messages": CHAT, "id": number} for number in range(200)]
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
-    elif kind == "json":
-        path.write_text(json.dumps(rows))
     else:
-        path.write_text("\n".join(map(json.dumps, rows)))
+        path.write_text(json.dumps(rows))
     files = [asdict(each) for each in folders.listed(tmp_path, path.name.__eq__)]
     dataset = {"path": f"{tmp_path}", "field": "messages"}
     source = Texts(folder=str(tmp_path), files=files, dataset=dataset)
@@ -168,15 +148,12 @@ def test_chats_are_text_by_the_template_of_the_tokenizer(tmp_path, kind):
             write(name, template)
 
 
-def test_a_field_that_is_absent_is_named_beside_those_there_are(tmp_path):
-    (tmp_path / "a.jsonl").write_text(json.dumps({"body": LINE, "chat": CHAT}))
-    with one_line("has no text in 'text'", "--field or field (there are: body, chat)"):
-        list(texts(tmp_path, "a.jsonl").documents(joined))
-
-
 @pytest.mark.slow
 def test_losses_of_blocks_with_bos_are_those_of_the_harness(tmp_path):
     """A text of one block, under a tokenizer that puts BOS before texts, and a random Llama."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
     ours = train_tokenizer([LINE * 9], 270)
     ours.add_special_tokens(["<s>"])
     begin = ours.token_to_id("<s>")

@@ -6,7 +6,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.curvature.components import pca
-from ptq_dynamics.curvature.landscape import grid, plane
+from ptq_dynamics.curvature.landscape import plane
 
 seeds = st.integers(0, 2**32 - 1)
 scales = st.floats(-4, 4).map(lambda power: 10.0**power)
@@ -47,25 +47,6 @@ def test_collinear_points_span_no_plane(along, across):
     origin, step, noise = normal(1, 3, 50)
     with pytest.raises(ValueError, match="no plane"):
         plane(origin, origin + step, origin + along * step + across * noise)
-
-
-@settings(deadline=None)
-@given(seeds, scales, st.integers(2, 40), st.floats(0, 2))
-def test_grid_is_a_square_around_the_points_with_margin(seed, scale, side, margin):
-    points = scale * normal(seed, 3, 2)
-    found = grid(points, side, margin)
-    assert found.shape == (side, side, 2)
-    low, high = points.amin(dim=0), points.amax(dim=0)
-    extent = (high - low).max()
-    close = {"rtol": 1e-9, "atol": 1e-9 * scale}
-    torch.testing.assert_close((found[0, 0] + found[-1, -1]) / 2, (low + high) / 2, **close)
-    room = margin * extent * (1 - 1e-9) - 1e-9 * scale
-    assert (found[0, 0] <= low - room).all() and (found[-1, -1] >= high + room).all()
-    for axis, (along, across) in enumerate([(1, 0), (0, 1)]):
-        steps = found[..., axis].diff(dim=along)
-        assert (found[..., axis].diff(dim=across) == 0).all()
-        expected = torch.full_like(steps, (1 + 2 * margin) * extent / (side - 1))
-        torch.testing.assert_close(steps, expected, rtol=1e-9, atol=1e-9 * scale)
 
 
 @settings(deadline=None)

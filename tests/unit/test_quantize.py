@@ -8,7 +8,6 @@ from llmcompressor.modifiers.quantization import QuantizationModifier
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.measure.names import LAYERS
-from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import AtMost, Calibration, CalibrationSettings
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.rtn import Rtn
@@ -115,20 +114,6 @@ def test_recorded_layer_errors_are_those_of_weights_and_activations(gptq, calibr
             for column, value in expected.items():
                 found = rows.loc[name, column]
                 assert found == pytest.approx(value.item(), rel=1e-4), (name, column)
-
-
-def test_errors_do_not_depend_on_how_many_layers_are_measured_at_once(folder, calibration):
-    model, batches = models.load(folder), calibration.batches()
-    layers = models.linear_layers(model)
-    weights = {name: layer.weight for name, layer in layers.items()}
-    rounded = Rtn(method="rtn", bits=3, group_size=16).quantize(folder, calibration).weights
-    sizes = [4 * layer.in_features**2 for layer in layers.values()]
-    found = [
-        model_errors(model, weights, rounded, batches, memory)
-        for memory in (0, sum(sizes[:3]), sum(sizes))
-    ]
-    assert found[0] == found[1] == found[2]
-    assert list(found[0]) == list(layers)
 
 
 @pytest.mark.parametrize(

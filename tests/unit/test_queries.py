@@ -23,7 +23,6 @@ MANY = {f"Curve {n}": RUNS[:1] for n in range(MOST_CURVES + 1)}
 REFUSED = [
     ({**figure("over_tokens", CURVES, ["int8"]), "layout": "rain"}, ["layout", "'rain'"]),
     (figure("over_tokens", CURVES, [], metrics=["los"]), ["metrics.0", "'los'"]),
-    (figure("over_tokens", CURVES, [], metrics=["accuracies"]), ["metrics.0", "'accuracies'"]),
     (figure("over_tokens", CURVES, []), ["quantizers", ERROR]),
     (figure("over_tokens", MANY, ["int8"]), ["curves", str(MOST_CURVES)]),
     (

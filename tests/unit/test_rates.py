@@ -68,12 +68,12 @@ def test_a_rate_is_that_of_the_scheduler_or_not_known(scale, tmp_path, kind, log
 
 
 LOG = {step: 1e-3 * step for step in range(1, 6)}
+NEWER = {"best_global_step": None}
 
 
 @pytest.mark.parametrize(
     ("written", "version", "shift"),
-    [({}, "4.49.0", 0), ({}, "5.17.0", 0), ({"best_global_step": None}, "4.50.3", 0)]
-    + [({"best_global_step": None}, version, 1) for version in ("4.51.0", "5.17.0")],
+    [({}, "5.17.0", 0), (NEWER, "4.50.3", 0), (NEWER, "4.51.0", 1)],
 )
 def test_older_trainers_log_the_rate_of_the_next_update(tmp_path, written, version, shift):
     state = {**written, "log_history": [{"step": s, "learning_rate": r} for s, r in LOG.items()]}
@@ -91,9 +91,7 @@ WARM, STABLE, COOL, DECAY, AGAIN = "warmup", "stable", "cooldown", "decay", "res
     [
         ([1, 2, 3, 3, 2, 0], [WARM, WARM, STABLE, STABLE, COOL, COOL]),
         ([3, 3, 1, 3, 3, 1, 1], [STABLE, STABLE, COOL, AGAIN, AGAIN, COOL, COOL]),
-        ([1, 3, 3, 1, 2, 2, 0], [WARM, STABLE, STABLE, COOL, AGAIN, AGAIN, COOL]),
         ([1, 3, 2, 1, 3, 2, 0], [WARM, DECAY, DECAY, DECAY, AGAIN, DECAY, DECAY]),
-        ([2, 1, 3, 3, 1], [DECAY, DECAY, AGAIN, AGAIN, DECAY]),
         ([3 - 1e-6 * step for step in range(5)], [DECAY] * 5),
         ([3] * 4, [STABLE] * 4),
         ([3], ["checkpoint"]),

@@ -5,10 +5,9 @@ from functools import cache
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.recipe import Recipe
-from support import one_line, plan, tiny_config
+from support import one_line, plan
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -83,23 +82,6 @@ def test_weights_in_fp8_are_those_that_torch_rounds(folder, quantized):
         torch.testing.assert_close(rounded[name].weight.detach(), expected, rtol=1e-6, atol=0)
 
 
-def test_weights_in_nvfp4_are_the_nearest_of_their_scales(folder, quantized):
-    """A block of 16 has a scale in FP8, relative to one of the whole matrix."""
-    points = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-    points = torch.cat([-points.flip(0), points])
-    exact, rounded = (
-        models.linear_layers(each) for each in (models.load(folder), quantized("nvfp4-weights"))
-    )
-    for name, layer in exact.items():
-        blocks = layer.weight.detach().unflatten(1, (-1, 16))
-        largest = blocks.abs().amax(2, keepdim=True)
-        unit = largest.max() / (6 * 448)
-        scale = (largest / 6 / unit).to(torch.float8_e4m3fn).float() * unit
-        nearest = (blocks[..., None] / scale[..., None] - points).abs().amin(-1)
-        gap = (rounded[name].weight.detach().unflatten(1, (-1, 16)) - blocks).abs() / scale
-        assert (gap - nearest).abs().max() < 1e-4, name
-
-
 def test_weights_in_mxfp4_are_the_nearest_of_the_format(folder, quantized):
     """A reference in float64: the exponent of a block is that of its largest weight, less two."""
     points = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
@@ -136,9 +118,3 @@ def test_a_recipe_for_other_layers_is_one_line(calibration, tmp_path):
     plan("smoke").site.config.scale.models["moe"].create(96, 1).save_pretrained(tmp_path)
     with one_line("no recipe fits layers of"):
         FINE.quantize(tmp_path, calibration)
-
-
-def test_a_landscape_needs_weights_of_layers(tmp_path):
-    config = tiny_config(tmp_path, figures={"fig08": {"quantizers": ["rotated-4bit"]}})
-    with pytest.raises(Problem, match=r"fig08\.quantizers: rotated-4bit has no weights to compare"):
-        plan("smoke", config, figures=["fig08"])

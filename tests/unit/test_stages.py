@@ -75,20 +75,6 @@ def test_a_stage_begins_with_the_weights_steps_and_tokens_of_the_one_before(here
         step, tokens = found[-1]["step"], found[-1]["tokens"]
 
 
-def test_what_is_released_is_nine_parts_of_the_mean_of_preferences_and_one_of_mid_training(here):
-    main = here.plan.trajectories.average("smollm3-main")
-    (*_, one, two), (*_, half), (*_, released) = (
-        [
-            load_file(made.folder / each["id"] / "model.safetensors")
-            for each in made.facts["checkpoints"]
-        ]
-        for made in map(here.manifest, (job_of(here, "apo"), job_of(here, "mid"), main))
-    )
-    for name, value in released.items():
-        expected = 0.9 * (one[name].double() + two[name].double()) / 2 + 0.1 * half[name].double()
-        torch.testing.assert_close(value.double(), expected, rtol=2.4e-7, atol=2e-7)
-
-
 # What they learn from
 
 
