@@ -55,7 +55,9 @@ _known = set[str]()  # modules and libraries that are imported
 
 
 def start() -> None:
-    """Start a server for this process and its children."""
+    """Start a server for this process and its children, unless one runs."""
+    if any(server.poll() is None for server in _servers):
+        return
     with suppress(OSError):
         address = f"{tempfile.mkdtemp(prefix='ptq-dynamics-')}/socket"
         command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address, *visible()]
