@@ -178,7 +178,7 @@ def test_a_run_is_watched_while_it_trains_and_deletes_checkpoints(tmp_path, capf
     train(tmp_path / "run", 15, 5, callbacks, save_total_limit=2)
     assert not (tmp_path / "run/checkpoint-5").exists()
     # From the second checkpoint on, earlier ones tell how long it takes.
-    assert capfd.readouterr().out.count("Job stats") == 3
+    assert "".join(capfd.readouterr()).count("Job stats") == 3
     rows = rows_of(out / OUTPUTS[2])
     shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "gptq-3bit"}
     assert shown == {("run", "5"), ("run", "10"), ("run", "15"), ("last-2", "10"), ("last-2", "15")}
