@@ -74,7 +74,7 @@ def _build(plan: Plan, profile: Path, at_once: int | None) -> None:
         rule, at = plan.rule_of(job.manifest)
         if rule in ("measure", "curvature"):
             kinds[job.manifest] = kind = at.get("quantizer") or at["probe"]
-            if is_late := stale(job.spec, job.paths):
+            if is_late := bool(stale(job.spec, job.paths)):
                 late.append(job)
             if at["trajectory"] == RUN and not is_late:
                 first[kind] = job
