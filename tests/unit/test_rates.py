@@ -9,7 +9,7 @@ import transformers
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders, own_rates
 from ptq_dynamics.plan import own_checkpoints
-from support import plan
+from support import plan, python
 
 STEPS, EVERY, PEAK = 40, 5, 3e-3
 SCHEDULES = {"constant": {}, "linear": {}, "cosine": {}, "cosine_with_restarts": {"num_cycles": 4}}
@@ -115,12 +115,23 @@ def test_a_table_is_interpolated_between_its_rows_and_not_beyond(tmp_path):
 
 
 def test_a_scheduler_that_could_run_code_is_not_read(tmp_path):
-    """Nor one that is cut off; the log says no more than it knows."""
+    """Nor one that is cut off. Rates as tensors, and in torch's old format, are read."""
     (tmp_path / "checkpoint-5").mkdir()
     path = tmp_path / "checkpoint-5/scheduler.pt"
     torch.save({"_last_lr": [Path()]}, path)
     assert own_rates.scheduled(path.parent) is None
     torch.save({"_last_lr": [1e-3]}, path)
     assert own_rates.scheduled(path.parent) == 1e-3
+    torch.save({"_last_lr": [torch.tensor(0.5)]}, path)
+    assert own_rates.scheduled(path.parent) == 0.5
+    torch.save({"_last_lr": [0.5]}, path, _use_new_zipfile_serialization=False)
+    assert own_rates.scheduled(path.parent) == 0.5
     path.write_bytes(path.read_bytes()[:-100])
     assert own_rates.scheduled(path.parent) is None
+
+
+def test_a_rate_is_read_without_torch_whose_import_takes_a_second(tmp_path):
+    torch.save({"_last_lr": [1e-3], "lr_lambdas": [{}]}, tmp_path / "scheduler.pt")
+    read = "print(own_rates.scheduled(Path()), 'torch' in sys.modules)"
+    head = "import sys; from pathlib import Path; from ptq_dynamics.hub import own_rates; "
+    assert python(["-c", head + read], tmp_path).stdout == "0.001 False\n"

@@ -31,7 +31,7 @@ SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
 DESCRIBED = (".zenodo.json", "README.md", "CITATION.cff", "LICENSE", "NOTICE")
 PARTS = ("Snakefile", "pyproject.toml", "config", "paper", "profiles", "workflow", *DESCRIBED)
 # Of these folders, what is built.
-BUILT = {"workflow": ["__pycache__"], "paper": scales(ROOT / "config")}
+BUILT = {"paper": scales(ROOT / "config")}
 
 
 @dataclass

@@ -22,9 +22,12 @@ TRUNK = "results/smoke/train/constant-3e-3/seed-201"
 
 @pytest.fixture(scope="module")
 def partial(built, tmp_path_factory):
-    """A copy with the first half of the graph built: all runs, but none of what follows."""
+    """A copy with all runs and their losses, but without what is quantized and drawn."""
     project = Project.copy(tmp_path_factory.mktemp("killed") / "project", figures="fig04")
-    copy_results(built.folder, project.folder, ["results/smoke/corpus", "results/smoke/train"])
+    losses = (built.folder / "results/smoke/measure").glob("*/*/fp")
+    places = [str(path.relative_to(built.folder)) for path in losses]
+    places += ["results/smoke/corpus", "results/smoke/train"]
+    copy_results(built.folder, project.folder, places)
     shutil.copytree(built.folder / ".snakemake", project.folder / ".snakemake")
     return project
 

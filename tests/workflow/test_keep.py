@@ -11,11 +11,14 @@ RUN = "results/smoke/train/constant-3e-3/seed-201"
 
 @pytest.fixture(scope="module")
 def lean(built, tmp_path_factory):
-    """A build, on runs of another one, of a figure of averages that keeps the measured checkpoints
-    of runs alone."""
+    """A build of a figure of averages that keeps the measured checkpoints of runs alone. All but
+    the averages and what is quantized comes from another build."""
     project = Project.copy(tmp_path_factory.mktemp("lean") / "project", figures="fig07")
     edit_yaml(project.folder / "config/scales/smoke.yaml", lambda found: found.update(keep=KEEP))
-    copy_results(built.folder, project.folder, ["results/smoke/corpus", "results/smoke/train"])
+    runs = [path.name for path in (built.folder / "results/smoke/train").iterdir()]
+    losses = [f"measure/{run}/seed-201/fp" for run in runs]
+    names = (f"results/smoke/{part}" for part in ("corpus", "train", *losses))
+    copy_results(built.folder, project.folder, [*names])
     project.build()
     return project
 

@@ -334,7 +334,7 @@ def test_a_copy_without_times_and_notes_loses_nothing_and_equal_bytes_stop_a_reb
         assert copy.snakemake(targets=drawn).returncode
         changed = differing(before, artifacts(folder / "results"))
         assert changed and all(name.endswith(("manifest.json", "spec.json")) for name in changed)
-    assert copy.planned(targets=drawn) == set()
+    assert copy.stale() == set()
     with copy.edited(module) as (path,):
         copy.replace(path, line, f"    assert True\n{line}")
         stages = re.findall(r"^(\S+) .*: done in ", copy.build(targets=drawn), re.M)

@@ -14,7 +14,7 @@ from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.project import FIGURE, RUN, SCALE
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.corpus.splits import BEGIN
-from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine import manifest, record, warm
 from ptq_dynamics.engine.lease import visible
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import Job, stale
@@ -67,18 +67,22 @@ def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list
 
 
 def _build(plan: Plan, profile: Path, at_once: int | None) -> None:
-    """Build the last checkpoint, print an estimate of the time, and build the rest. Without
-    a given number, as many jobs run at once as memory allows."""
-    kinds, first = dict[str, str](), dict[str, Job]()
+    """Measure the last checkpoint in each way that no checkpoint has been, print an estimate of the
+    time, and build the rest. Without a given number, as many jobs run at once as memory allows."""
+    kinds, first, late = dict[str, str](), dict[str, Job](), list[Job]()
     for job in plan.site.needed(plan.targets()):
         rule, at = plan.rule_of(job.manifest)
         if rule in ("measure", "curvature"):
             kinds[job.manifest] = kind = at.get("quantizer") or at["probe"]
-            if (at["trajectory"], at["shard"]) == (RUN, [*plan.site.planned[RUN].shards][-1]):
+            if is_late := bool(stale(job.spec, job.paths)):
+                late.append(job)
+            if at["trajectory"] == RUN and not is_late:
                 first[kind] = job
-    jobs = (plan.site.made[path] for path in kinds)
-    late = [job for job in jobs if stale(job.spec, job.paths)]
+            elif (at["trajectory"], at["shard"]) == (RUN, [*plan.site.planned[RUN].shards][-1]):
+                first.setdefault(kind, job)
     rest = [job for job in late if job not in first.values()]
+    if late and profile.name == "default" and plan.site.config.scale.warm:
+        warm.start()
     if rest:
         if len(rest) < len(late):
             _run([job.manifest for job in first.values()], profile, plan, at_once or 1)

@@ -26,6 +26,7 @@ from typing import NoReturn
 
 from threadpoolctl import threadpool_limits
 
+from ptq_dynamics.engine import checkout
 from ptq_dynamics.engine.lease import VISIBLE, visible
 from ptq_dynamics.engine.paths import Spec
 from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE, JobRequest, end_at_once
@@ -55,11 +56,13 @@ _known = set[str]()  # modules and libraries that are imported
 
 
 def start() -> None:
-    """Start a server for this process and its children."""
+    """Start a server for this process and its children, unless one runs."""
+    if any(server.poll() is None for server in _servers):
+        return
     with suppress(OSError):
         address = f"{tempfile.mkdtemp(prefix='ptq-dynamics-')}/socket"
         command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address, *visible()]
-        environment = {**os.environ, **ALLOCATOR, **HIDDEN}
+        environment = {**os.environ, **checkout.environment(), **ALLOCATOR, **HIDDEN}
         # The kernel closes the pipe, and so ends the server, with this process. The server gets no
         # signals from the terminal; a job ends when its client does.
         _servers.append(Popen(command, stdin=PIPE, env=environment, start_new_session=True))

@@ -1,11 +1,13 @@
 """Learning rates and phases of own checkpoints, from files beside them."""
 
 import csv
+import pickle
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import inf, isclose, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+from zipfile import BadZipFile, ZipFile
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import folders
@@ -32,15 +34,34 @@ def scheduled(folder: Path) -> float | None:
     """Return the rate of the next update, from the scheduler beside the checkpoint in a folder."""
     if not (path := folder / SCHEDULER).is_file():
         return None
-    import torch
-
     try:
-        # The file has plain numbers; torch refuses pickles that could run code.
-        rate = float(torch.load(path, map_location="cpu", weights_only=True)["_last_lr"][0])
-    # torch raises many types of errors.
+        rate = float(_plain(path)["_last_lr"][0])
+    # A broken file raises many types of errors.
     except Exception:
         return None
     return rate if isfinite(rate) else None
+
+
+class _Plain(pickle.Unpickler):
+    """Reads numbers, texts and containers. Without classes and functions, a file runs no code."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"{module}.{name}")
+
+
+def _plain(path: Path) -> State:
+    """Return what torch saved. Plain content is read without torch, whose import takes a second."""
+    try:
+        with ZipFile(path) as file:
+            [name] = (name for name in file.namelist() if name.endswith("/data.pkl"))
+            with file.open(name) as content:
+                state: State = _Plain(content).load()
+                return state
+    except (BadZipFile, pickle.UnpicklingError):
+        import torch
+
+        # torch also reads its own types and its old format, and refuses what could run code.
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def in_table(path: str, steps: Iterable[int]) -> dict[int, float]:

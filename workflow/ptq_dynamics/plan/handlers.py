@@ -55,7 +55,9 @@ def begin(plan: Plan, *, local: bool) -> None:
         print(f"note: records of this build name no commit ({problem})", file=sys.stderr)
     if local:
         os.environ[lease.SHARED] = str(plan.site.config.scale.jobs_per_device)
-    if local and scale.warm and len(plan.site.stale) >= MANY:
+    # `ptq-dynamics measure` starts one for several builds.
+    is_cold = run.VARIABLE not in os.environ
+    if local and is_cold and scale.warm and len(plan.site.stale) >= MANY:
         warm.start()
 
 
