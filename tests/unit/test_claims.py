@@ -24,7 +24,7 @@ from ptq_dynamics.claims.controlled import (
     STABLE,
 )
 from ptq_dynamics.claims.definitions import ClaimAtScale, ClaimsSettings, Row
-from ptq_dynamics.claims.forest import forest
+from ptq_dynamics.claims.forest import MARKS, forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
@@ -159,11 +159,23 @@ def test_a_claim_that_is_false_is_opposed_and_noise_leaves_it_open():
 
 def test_the_plot_of_two_scales_matches_claims_by_their_names():
     every = [*judge_all(asked(), published()).values()]
-    figure = forest({"a": every, "b": every[:0:-1]})
-    enlarged = figure.axes[1], figure.axes[3]
-    ours, theirs = ([text.get_text() for text in ax.texts if text.get_text()] for ax in enlarged)
-    assert len(ours) == len(CONTROLLED) and ours[1:] == theirs[1:]
-    assert (ours[0], theirs[0]) == ("agrees", "not measured")
+    (ax,) = forest({"a": every, "b": every[:0:-1]}).axes
+    ours = [text.get_text() for text in ax.get_yticklabels()]
+    tested = [claim for claim in every if claim["outcome"] in MARKS]
+    # A claim of both scales has two rows, the first claim one, and an untested one none.
+    assert ours[1:3] == [f"{CONTROLLED[0].short}  1", f"{CONTROLLED[1].short}  2"]
+    assert ours.count("at b") == len(tested) - 1
+    outcomes = [text.get_text() for text in ax.texts]
+    assert len(outcomes) == 2 * len(tested) - 1 and {*outcomes} <= {*MARKS}
+
+
+def test_the_plot_of_untested_claims_names_them():
+    nothing = [
+        {**claim, "outcome": "not measured", "rows": []}
+        for claim in judge_all(asked(), published()).values()
+    ]
+    notes = forest({"a": nothing}).get_supxlabel().replace("\n", " ")
+    assert all(claim.short in notes for claim in CONTROLLED)
 
 
 @pytest.mark.parametrize("jitter", [0.02, 0.3, 3.0])
