@@ -83,7 +83,7 @@ def draw_rows(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles) -> No
         ax.errorbar(part.x, part.y, xerr=_spread(part, "x"), linestyle="none", **look)
     ax.set(title=panel.title, xlabel=panel.x, ylim=(len(rows) - 0.5, -0.5))
     ax.set_yticks(rows.y, rows.segment)
-    ax.tick_params(axis="y", length=0, labelleft=panel.name == "a")
+    ax.tick_params(axis="y", length=0, labelleft=ax.get_subplotspec().is_first_col())
     ax.grid(visible=False, axis="y")
     if panel.log_x:
         plain_log_ticks(ax, ax.xaxis)

@@ -35,6 +35,7 @@ PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
+LARGE = 1.4  # height of the first panel, if it is large, per height of the others
 STRIP_HEIGHT = 0.33  # inches of the strip for the learning rate
 FEW = 5  # curves, for the legend of which half a text column has room
 SHORT = 12  # letters of a name of a curve that stands beside its end
@@ -85,7 +86,7 @@ class Sheet:
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, in rows of a `height` in inches.
         One legend below has the `curves`, by default those of the data, and `more`. `draw` replaces
-        the function that draws a panel. If `is_first_large`, the others are beside the first.
+        the function that draws a panel. If `is_first_large`, the others are below the first.
         Facts: the number of points, and sentences below the caption, at last `notes`."""
         data, panels = self.data, self.panels
         own = names_in_groups(data.labels) if self.settings.grouped else data.labels
@@ -94,7 +95,7 @@ class Sheet:
         more = {**more, **dict.fromkeys(absent, Line2D([], [], linestyle="none"))}
         styles = lines(curves, self.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-        columns = 2 if is_first_large else columns
+        columns = len(panels) - 1 if is_first_large else columns
         has_rates = bool(data.learning_rates().y.max() > 0)  # rates may be unknown
         panels = [replace(p, is_lowest=n + columns >= len(panels)) for n, p in enumerate(panels)]
         # Panels in a column share one strip with the learning rate, below the lowest of them.
@@ -107,7 +108,7 @@ class Sheet:
         unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
         table = table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
         goes_on = set() if draw else self._taken_over(table)
-        is_low = is_first_large or columns == 1 < len(panels) or len(panels) > 2 * columns
+        is_low = columns == 1 < len(panels) or len(panels) > 2 * columns
         height = height or HEIGHTS[-1 if is_low else min(columns, 3) - 1]
         names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
         figure, axes = subplots(names, columns, height, strips, wide=wide, large=is_first_large)
@@ -237,16 +238,15 @@ def subplots(
     cells = [*names, *["."] * (-len(names) % columns)]
     heights, rows = list[float](), list[HashableList[str]]()
     parts = [cells[start : start + columns] for start in range(0, len(cells), columns)]
-    for row in [[names[0], name] for name in names[1:]] if large else parts:
+    for row in [[names[0]] * columns, [*names[1:]]] if large else parts:
         rows.append([*row])
-        heights.append(height)
+        heights.append(height * LARGE if large and not rows[1:] else height)
         if {*strips} & {*row}:
             rows.append([STRIP.format(name) if name in strips else name for name in row])
             heights.append(STRIP_HEIGHT)
     width = TEXT if wide or columns > 1 else HALF
     figure = Figure(figsize=(width, sum(heights) + 0.45))
-    ratios = [2, 1] if large else None
-    axes = figure.subplot_mosaic(rows, height_ratios=heights, width_ratios=ratios)
+    axes = figure.subplot_mosaic(rows, height_ratios=heights)
     figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02, wspace=0.02)
     return figure, axes
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
     from ptq_dynamics.figures.style import Styles
 
-FACTOR = "Typical error of a prediction"
+FACTOR = "Typical factor between predicted and measured errors (1: equal)"
 
 
 class Laws(Layout):
@@ -55,13 +55,13 @@ class Laws(Layout):
                 factors.append(
                     {**about, "segment": f"law of {name}", "x": float(factor), "y": number}
                 )
-                words = f"{{}}\nlaw of {name}"
+                words = f"{data.called[quantizer]}, law of {name}"
                 panel = data.panel(QUANTIZATION_ERROR, quantizer, "Predicted error (%)", words)
                 panel = replace(panel, log_x=True, log_y=True, diagonal=True, form="points")
                 points = points[points.y > 0].assign(low=np.nan, high=np.nan)
                 panels.append((panel, points))
         table = pd.DataFrame(factors).assign(metric="factor", low=np.nan, high=np.nan)
-        sheet.add(Panel(FACTOR, "Predicted / measured error, or its inverse", ""), table)
+        sheet.add(Panel("Laws by their distance from the measured errors", FACTOR, ""), table)
         for panel, points in panels[: len(law.LAWS)]:
             sheet.add(panel, points)
         curves = [*data.labels, *data.called.values()]
