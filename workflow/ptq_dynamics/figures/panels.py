@@ -34,9 +34,10 @@ from ptq_dynamics.trajectories.trajectory import Trajectory
 PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
-HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
+HEIGHTS = (2.47, 1.8, 1.55)  # inches of rows with one, two, and more panels
 LARGE = 1.4  # height of the first panel, if it is large, per height of the others
 STRIP_HEIGHT = 0.33  # inches of the strip for the learning rate
+LETTERS = (70, 30, 19)  # of a line in a panel, in rows with one, two, and more panels
 FEW = 5  # curves, for the legend of which half a text column has room
 SHORT = 12  # letters of a name of a curve that stands beside its end
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
@@ -97,7 +98,12 @@ class Sheet:
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         columns = len(panels) - 1 if is_first_large else columns
         has_rates = bool(data.learning_rates().y.max() > 0)  # rates may be unknown
-        panels = [replace(p, is_lowest=n + columns >= len(panels)) for n, p in enumerate(panels)]
+        letters = [LETTERS[min(columns, 3) - 1]] * len(panels)
+        letters[: int(is_first_large)] = LETTERS[: int(is_first_large)]
+        panels = [
+            replace(panel, is_lowest=n + columns >= len(panels), letters=letters[n])
+            for n, panel in enumerate(panels)
+        ]
         # Panels in a column share one strip with the learning rate, below the lowest of them.
         over = [n for n, panel in enumerate(panels) if panel.strip and has_rates]
         under = {panels[n].name: n + columns for n in over}
@@ -113,7 +119,7 @@ class Sheet:
         names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
         figure, axes = subplots(names, columns, height, strips, wide=wide, large=is_first_large)
         alike, first = dict[str, Axes](), None  # the highest rate of the first strip
-        for panel in panels:
+        for n, panel in enumerate(panels):
             ax, part = axes[panel.name], table[table.panel == panel.name]
             if panel.alike and ax is not alike.setdefault(panel.alike, ax):
                 ax.sharey(alike[panel.alike])
@@ -122,12 +128,16 @@ class Sheet:
                 draw(ax, panel, part, styles)
             else:
                 draw_panel(ax, panel, part, styles, goes_on)
+            is_inner = n and not ax.get_subplotspec().is_first_col()
+            if is_inner and panel.alike and panel.alike == panels[n - 1].alike:
+                ax.set_ylabel("")
+                ax.tick_params(axis="y", labelleft=False)
             if panel.name in strips:
                 draw_rates(axes[STRIP.format(panel.name)], ax, strip, styles, first)
                 first = strip.y.max() if first is None else first
-        for name, n in under.items():
+        for name, lower in under.items():
             if name not in strips:
-                put_below(axes[names[n]], axes[name])
+                put_below(axes[names[lower]], axes[name])
         beside = [panels[n] for n in over if n % columns == columns - 1]
         is_named = beside and not draw and max(map(len, curves)) <= SHORT
         for panel in beside if is_named else []:

@@ -58,6 +58,7 @@ class Laws(Layout):
                 words = f"{data.called[quantizer]}, law of {name}"
                 panel = data.panel(QUANTIZATION_ERROR, quantizer, "Predicted error (%)", words)
                 panel = replace(panel, log_x=True, log_y=True, diagonal=True, form="points")
+                panel = replace(panel, alike="measured")
                 points = points[points.y > 0].assign(low=np.nan, high=np.nan)
                 panels.append((panel, points))
         table = pd.DataFrame(factors).assign(metric="factor", low=np.nan, high=np.nan)
