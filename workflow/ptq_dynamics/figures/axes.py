@@ -89,7 +89,7 @@ def draw_rows(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles) -> No
     label(ax, panel)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_yticks(rows.y, rows.segment)
-    ax.tick_params(axis="y", length=0, labelleft=ax.get_subplotspec().is_first_col())
+    ax.tick_params(axis="y", length=0, labelleft=panel.is_leftmost)
     ax.grid(visible=False, axis="y")
     if panel.log_x:
         plain_log_ticks(ax, ax.xaxis)

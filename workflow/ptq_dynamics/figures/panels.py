@@ -98,12 +98,14 @@ class Sheet:
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         columns = len(panels) - 1 if is_first_large else columns
         has_rates = bool(data.learning_rates().y.max() > 0)  # rates may be unknown
-        letters = [LETTERS[min(columns, 3) - 1]] * len(panels)
-        letters[: int(is_first_large)] = LETTERS[: int(is_first_large)]
-        panels = [
-            replace(panel, is_lowest=n + columns >= len(panels), letters=letters[n])
-            for n, panel in enumerate(panels)
-        ]
+        for n, panel in enumerate(panels):
+            is_large, place = is_first_large and n == 0, n - is_first_large
+            panels[n] = replace(
+                panel,
+                is_lowest=n + columns >= len(panels),
+                is_leftmost=is_large or place % columns == 0,
+                letters=LETTERS[0 if is_large else min(columns, 3) - 1],
+            )
         # Panels in a column share one strip with the learning rate, below the lowest of them.
         over = [n for n, panel in enumerate(panels) if panel.strip and has_rates]
         under = {panels[n].name: n + columns for n in over}
@@ -128,8 +130,7 @@ class Sheet:
                 draw(ax, panel, part, styles)
             else:
                 draw_panel(ax, panel, part, styles, goes_on)
-            is_inner = n and not ax.get_subplotspec().is_first_col()
-            if is_inner and panel.alike and panel.alike == panels[n - 1].alike:
+            if panel.alike and not panel.is_leftmost and panel.alike == panels[n - 1].alike:
                 ax.set_ylabel("")
                 ax.tick_params(axis="y", labelleft=False)
             if panel.name in strips:
