@@ -183,3 +183,12 @@ def test_panels_beyond_z_have_letters_that_go_on(tmp_path):
     assert names[:2] == ["a", "b"] and names[25:28] == ["z", "aa", "ab"] and len(names) == 31
     titles = [ax.get_title() for ax in drawn.picture("many").axes]
     assert any(title.startswith("(ab) ") for title in titles)
+
+
+def test_words_and_strips_need_no_run_before_an_average(tmp_path):
+    curves = {"Average": ["soup-branches"], "LAWA, then decay": ["decay-of-lawa"]}
+    options = {"words": True, "branches": True}
+    query = figure("over_tokens", curves, ["gptq-3bit"], metrics=[ERROR, LOSS], options=options)
+    drawn = Drawn(tmp_path, planned(tmp_path, {"one": query}), coarse=True)
+    assert "Average, 3-bit GPTQ: the error is" in drawn.said("one")
+    assert {*drawn.table("one").curve} >= {*curves}

@@ -1,6 +1,6 @@
 """Panels of figures. The table of a figure, its CSV file, has a row for each drawn point."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from string import ascii_lowercase
 from typing import NamedTuple
@@ -19,13 +19,12 @@ from ptq_dynamics.figures.axes import draw_panel, name_ends
 from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.labels import (
     FINDING,
-    RATE_LABEL,
     Panel,
-    in_group,
     names_in_groups,
     rounded,
 )
 from ptq_dynamics.figures.places import STRIP
+from ptq_dynamics.figures.rates import draw_strips, strips
 from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, lines, sorted_labels
 from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.trajectories.trajectory import Trajectory
@@ -97,7 +96,6 @@ class Sheet:
         styles = lines(curves, self.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         columns = len(panels) - 1 if is_first_large else columns
-        has_rates = bool(data.learning_rates().y.max() > 0)  # rates may be unknown
         for n, panel in enumerate(panels):
             is_large, place = is_first_large and n == 0, n - is_first_large
             panels[n] = replace(
@@ -106,26 +104,22 @@ class Sheet:
                 is_leftmost=is_large or place % columns == 0,
                 letters=LETTERS[0 if is_large else min(columns, 3) - 1],
             )
-        # Panels in a column share one strip with the learning rate, below the lowest of them.
-        over = [n for n, panel in enumerate(panels) if panel.strip and has_rates]
-        under = {panels[n].name: n + columns for n in over}
-        strips = [name for name, n in under.items() if n not in over]
         table = pd.concat(self._parts)
-        rates = [self._rates(name, {*table.segment[table.panel == name]}) for name in strips]
-        table = pd.concat([table, *rates])
+        below, rates = strips(data, panels, columns, table)
+        table = pd.concat([table, rates])
         unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
         table = table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
         goes_on = set() if draw else self._taken_over(table)
         is_low = columns == 1 < len(panels) or len(panels) > 2 * columns
         height = height or HEIGHTS[-1 if is_low else min(columns, 3) - 1]
         names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
-        figure, axes = subplots(names, columns, height, strips, wide=wide, large=is_first_large)
-        alike, first = dict[str, Axes](), None  # the highest rate of the first strip
+        lowest = [name for name, lower in below.items() if lower is None]
+        figure, axes = subplots(names, columns, height, lowest, wide=wide, large=is_first_large)
+        alike = dict[str, Axes]()
         for n, panel in enumerate(panels):
-            ax, part = axes[panel.name], table[table.panel == panel.name]
+            ax, part = axes[panel.name], table[(table.panel == panel.name) & (table.axis != "rate")]
             if panel.alike and ax is not alike.setdefault(panel.alike, ax):
                 ax.sharey(alike[panel.alike])
-            strip, part = part[part.axis == "rate"], part[part.axis != "rate"]
             if draw:
                 draw(ax, panel, part, styles)
             else:
@@ -133,13 +127,8 @@ class Sheet:
             if panel.alike and not panel.is_leftmost and panel.alike == panels[n - 1].alike:
                 ax.set_ylabel("")
                 ax.tick_params(axis="y", labelleft=False)
-            if panel.name in strips:
-                draw_rates(axes[STRIP.format(panel.name)], ax, strip, styles, first)
-                first = strip.y.max() if first is None else first
-        for name, lower in under.items():
-            if name not in strips:
-                put_below(axes[names[lower]], axes[name])
-        beside = [panels[n] for n in over if n % columns == columns - 1]
+        draw_strips(axes, below, rates, styles)
+        beside = [p for n, p in enumerate(panels) if p.name in below and (n + 1) % columns == 0]
         is_named = beside and not draw and max(map(len, curves)) <= SHORT
         for panel in beside if is_named else []:
             part = table[(table.panel == panel.name) & (table.axis == "left")]
@@ -153,13 +142,6 @@ class Sheet:
         figure.suptitle(made, x=0.995, ha="right", fontsize=SMALLEST, color="0.3", weight=weight)
         finding = " ".join([*self._notes(), *notes])
         return Picture(figure, table, {"points": len(table), FINDING: finding})
-
-    def _rates(self, panel: str, segments: Set[str]) -> pd.DataFrame:
-        """Return the learning rates of the runs in a panel, for the strip below it."""
-        rates = self.data.learning_rates()
-        rates = rates[rates.segment.isin(segments)]
-        curves = [in_group(label)[1] for label in rates.curve]
-        return rates.assign(panel=panel, curve=curves, x_axis=self.data.x_label, y_axis=RATE_LABEL)
 
     @staticmethod
     def _add_legend(
@@ -260,30 +242,6 @@ def subplots(
     axes = figure.subplot_mosaic(rows, height_ratios=heights)
     figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02, wspace=0.02)
     return figure, axes
-
-
-def draw_rates(
-    ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: float | None
-) -> None:
-    """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
-    has the labels of all that have the same highest rate, `first`."""
-    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
-        ax.plot(part.x, part.y, color=styles[str(curve)].color, linewidth=0.8)
-    highest = table.y.max()
-    ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
-    ax.yaxis.set_major_formatter("{x:.2g}")
-    ax.tick_params(axis="y", labelleft=highest != first)
-    ax.set_xlabel(above.get_xlabel())
-    if first is None:
-        ax.set_ylabel(RATE_LABEL.replace(" ", "\n"), fontsize=SMALLEST)
-    put_below(ax, above)
-
-
-def put_below(lower: Axes, upper: Axes) -> None:
-    """Let two panels share the horizontal axis, which the lower one labels."""
-    lower.sharex(upper)
-    upper.set_xlabel("")
-    upper.tick_params(axis="x", labelbottom=False)
 
 
 def _counted(count: int, what: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ptq_dynamics.figures.labels import Panel
-from ptq_dynamics.figures.layout import Layout, Some
+from ptq_dynamics.figures.layout import Layout, Reads, Some
 from ptq_dynamics.measure.names import CHECKPOINT_ID, LOSS, QUANTIZATION_ERROR, TRAJECTORY
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ class Laws(Layout):
     layout: Literal["laws"]
     quantizers: Some[str]
     metrics: Some[Literal["quantization_error"]]
+
+    @property
+    def reads(self) -> Reads:
+        """Learning rates."""
+        return Reads(of_runs=("the learning rate",))
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
