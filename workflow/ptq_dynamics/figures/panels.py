@@ -106,7 +106,7 @@ class Sheet:
             )
         table = pd.concat(self._parts)
         below, rates = strips(data, panels, columns, table)
-        table = pd.concat([table, rates])
+        table = pd.concat([table, *rates])
         unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
         table = table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
         goes_on = set() if draw else self._taken_over(table)
@@ -127,7 +127,7 @@ class Sheet:
             if panel.alike and not panel.is_leftmost and panel.alike == panels[n - 1].alike:
                 ax.set_ylabel("")
                 ax.tick_params(axis="y", labelleft=False)
-        draw_strips(axes, below, rates, styles)
+        draw_strips(axes, below, table, styles)
         beside = [p for n, p in enumerate(panels) if p.name in below and (n + 1) % columns == 0]
         is_named = beside and not draw and max(map(len, curves)) <= SHORT
         for panel in beside if is_named else []:

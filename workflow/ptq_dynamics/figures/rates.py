@@ -32,7 +32,7 @@ def learning_rates(data: Curves) -> pd.DataFrame:
 
 def strips(
     data: Curves, panels: Sequence[Panel], columns: int, table: pd.DataFrame
-) -> tuple[dict[str, str | None], pd.DataFrame]:
+) -> tuple[dict[str, str | None], list[pd.DataFrame]]:
     """Return what lies below each panel of runs with known rates, by their names: another such
     panel, or None for a strip. Return the rows of the strips as well."""
     rates, rows = learning_rates(data), dict[int, pd.DataFrame]()
@@ -44,20 +44,19 @@ def strips(
         panels[place].name: panels[place + columns].name if place + columns in rows else None
         for place in rows
     }
-    lowest = [own for place, own in rows.items() if place + columns not in rows]
-    return below, pd.concat(lowest or [rates[:0]])
+    return below, [own for place, own in rows.items() if place + columns not in rows]
 
 
 def draw_strips(
-    axes: Mapping[str, Axes], below: Mapping[str, str | None], rates: pd.DataFrame, styles: Styles
+    axes: Mapping[str, Axes], below: Mapping[str, str | None], table: pd.DataFrame, styles: Styles
 ) -> None:
-    """Draw the strips, and let the panels above share their horizontal axes. The first strip has
+    """Draw the strips from the rows of a figure, and let the panels above share their horizontal axes. The first strip has
     the labels of all that have the same highest rate."""
     first: float | None = None
     for name, lower in below.items():
         strip = axes[lower or STRIP.format(name)]
         if lower is None:
-            part = rates[rates.panel == name]
+            part = table[(table.panel == name) & (table.axis == "rate")]
             for (curve, _), run in part.groupby(["curve", "segment"], sort=False):
                 strip.plot(run.x, run.y, color=styles[str(curve)].color, linewidth=0.8)
             highest = float(part.y.max())

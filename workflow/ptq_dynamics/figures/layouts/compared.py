@@ -25,7 +25,6 @@ class ComparedOptions(Strict):
     words: dict[str, str] = {}
     equal_loss: bool = False
     relative: bool = False  # to the first curve of a row
-    log: bool = False
 
 
 class Compared(Layout):
@@ -58,7 +57,7 @@ class Compared(Layout):
             table = pd.concat(parts, ignore_index=True)
             shown = next((q for q in (quantizer, *data.quantizers) if q), None)
             words = data.panel(metric, None if metric in data.full else shown, "")
-            x, is_log = words.y, options.log and metric != LOSS
+            x = words.y
             if options.relative:
                 x = f"Error / error of {table.curve[0]}"
                 first = table.groupby("segment").x.transform("first")
@@ -68,7 +67,7 @@ class Compared(Layout):
             table = table.assign(y=pd.factorize(table.segment)[0])
             title = words.title if quantizer or metric in data.full else "Quantization error"
             title += ", equal loss" if options.equal_loss and metric != LOSS else ""
-            sheet.add(Panel(title, x, "", log_x=is_log), table)
+            sheet.add(Panel(title, x, ""), table)
         is_large = len(panels) > 3
         return sheet.publish(draw=draw_rows, wide=len(panels) == 1, is_first_large=is_large)
 
