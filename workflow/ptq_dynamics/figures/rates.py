@@ -50,8 +50,8 @@ def strips(
 def draw_strips(
     axes: Mapping[str, Axes], below: Mapping[str, str | None], table: pd.DataFrame, styles: Styles
 ) -> None:
-    """Draw the strips from the rows of a figure, and let the panels above share their horizontal axes. The first strip has
-    the labels of all that have the same highest rate."""
+    """Draw the strips of a figure's table, and let the panels above share their horizontal axes.
+    The first strip has the labels of all that have the same highest rate."""
     first: float | None = None
     for name, lower in below.items():
         strip = axes[lower or STRIP.format(name)]
