@@ -52,7 +52,7 @@ def draw_panel(
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=shade, linewidth=0)
         if axis != "level" and segment not in goes_on:
             mark_end(ax, part[part.y.notna()].tail(1)[["x", "y"]].to_numpy(), line)
-    label(ax, panel)
+    write_labels(ax, panel)
     _limit(ax, panel, table)
     if panel.diagonal:
         low, high = table[["x", "y"]].min().min(), table[["x", "y"]].max().max()
@@ -68,7 +68,7 @@ def draw_panel(
         ax.axhline(0, **GUIDE)
 
 
-def label(ax: Axes, panel: Panel) -> None:
+def write_labels(ax: Axes, panel: Panel) -> None:
     """Write the title of a panel and the labels of its axes, which name a logarithmic scale."""
     x, y = panel.x + LOG_SCALE * panel.log_x, panel.y + LOG_SCALE * panel.log_y
     title = "\n".join(fill(line, panel.letters) for line in panel.title.split("\n"))
@@ -86,7 +86,7 @@ def draw_rows(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles) -> No
         look: Look = {"color": line.color, "marker": line.marker, "markersize": 4.5}
         look |= {"label": str(curve)} if is_joined else {}
         ax.errorbar(part.x, part.y, xerr=_spread(part, "x"), linestyle="none", **look)
-    label(ax, panel)
+    write_labels(ax, panel)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_yticks(rows.y, rows.segment)
     ax.tick_params(axis="y", length=0, labelleft=panel.is_leftmost)

@@ -60,7 +60,7 @@ class Landscapes(Layout):
         from matplotlib.cm import ScalarMappable
         from matplotlib.colors import BoundaryNorm
 
-        from ptq_dynamics.figures.axes import label
+        from ptq_dynamics.figures.axes import write_labels
         from ptq_dynamics.figures.style import TEXT
 
         called, planes = sheet.data.called, dict[str, pd.DataFrame]()
@@ -98,7 +98,7 @@ class Landscapes(Layout):
                 look: Look = {"marker": marker, "markersize": 5, "linestyle": "none"}
                 look |= {"color": "white", "markeredgecolor": "black", "label": text}
                 ax.plot(point.x, point.y, **look)
-            label(ax, panel)
+            write_labels(ax, panel)
             ax.set(facecolor="0.93", **limits)
             ax.set_aspect("equal")
             ax.locator_params(axis="x", nbins=5)
