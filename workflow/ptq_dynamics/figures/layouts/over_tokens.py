@@ -104,7 +104,8 @@ class OverTokens(Layout):
                 panel = replace(panel, log_y=True)
             if metric == names.LOSS and options.quantized_losses == "within":
                 parts, panel = _all_losses(data), replace(panel, title="Loss")
-                curves = [*dict.fromkeys(label for part in parts for label in part.curve)]
+                labels = [label for part in parts for label in part.curve]
+                curves = [*dict.fromkeys([*curves, *labels])]
             else:
                 parts = list(_points(data, metric, quantizer, x))
                 parts[0] = (
@@ -115,7 +116,8 @@ class OverTokens(Layout):
                 panel = replace(panel, log_y=True)
             if quantizer and options.words:
                 levels = _levels(data, metric, quantizer)
-                parts, curves = [*parts, *levels.values()], [*data.labels, *levels]
+                parts = [*parts, *levels.values()]
+                curves = [*dict.fromkeys([*data.labels, *curves, *levels])]
             runs = {run.name for run in data.settings.runs} - {*data.trunks}
             # What has no learning rate, such as an average of ends, belongs to the branches.
             is_run = parts[0].segment.isin(runs) | (not options.branches)
