@@ -24,7 +24,7 @@ from ptq_dynamics.claims.controlled import (
     STABLE,
 )
 from ptq_dynamics.claims.definitions import ClaimAtScale, ClaimsSettings, Row
-from ptq_dynamics.claims.forest import forest
+from ptq_dynamics.claims.forest import MARKS, forest
 from ptq_dynamics.claims.judge import judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
@@ -157,6 +157,24 @@ def test_a_claim_that_is_false_is_opposed_and_noise_leaves_it_open():
     assert found["rise-in-decay"]["outcome"] == "opposes"
     vague = judge_all(asked(), published(), jitter=3.0)
     assert vague["rise-in-decay"]["outcome"] == "unresolved"
+
+
+def test_the_plot_of_two_scales_matches_claims_by_their_names(of_paper):
+    every = [*of_paper.values()]
+    (ax,) = forest({"a": every, "b": every[:0:-1]}).axes
+    ours = [text.get_text() for text in ax.get_yticklabels()]
+    tested = [claim for claim in every if claim["outcome"] in MARKS]
+    # A claim of both scales has two rows, the first claim one, and an untested one none.
+    assert ours[1:3] == [f"{CONTROLLED[0].short}  1", f"{CONTROLLED[1].short}  2"]
+    assert ours.count("at b") == len(tested) - 1
+    outcomes = [text.get_text() for text in ax.texts]
+    assert len(outcomes) == 2 * len(tested) - 1 and {*outcomes} <= {*MARKS}
+
+
+def test_the_plot_of_untested_claims_names_them(of_paper):
+    nothing = [{**claim, "outcome": "not measured", "rows": []} for claim in of_paper.values()]
+    notes = forest({"a": nothing}).get_supxlabel().replace("\n", " ")
+    assert all(claim.short in notes for claim in CONTROLLED)
 
 
 def test_the_plot_has_no_texts_that_overlap_and_none_too_small(of_paper):

@@ -76,6 +76,7 @@ def test_quantized_loss_is_drawn_against_that_in_full_precision(drawn):
         assert points.x.to_numpy() == pytest.approx(wanted.fp.to_numpy())
         assert points.y.to_numpy() == pytest.approx(wanted[draws].mean(axis=1).to_numpy())
     titles = [ax.get_title() for ax in drawn.picture("fig06").axes if has_diagonal(ax)]
+    titles = [" ".join(title.split()) for title in titles]
     assert titles == ["(b) FP to 4-bit loss", "(e) FP to 3-bit loss"]
 
 

@@ -192,3 +192,12 @@ def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
         assert point.x in end
         assert point.y in {share * each for each in set().union(*values.values())}
     check(soups.picture(layout), table, layout.split("-")[0])
+
+
+def test_words_and_strips_need_no_run_before_an_average(tmp_path):
+    curves = {"Average": ["soup-branches"], "LAWA, then decay": ["decay-of-lawa"]}
+    options = {"words": True, "branches": True}
+    query = figure("over_tokens", curves, ["gptq-3bit"], metrics=[ERROR, "loss"], options=options)
+    drawn = Drawn(tmp_path, planned(tmp_path, {"one": query}), coarse=True)
+    assert "Average, 3-bit GPTQ: the error is" in drawn.said("one")
+    assert {*drawn.table("one").curve} >= {*curves}

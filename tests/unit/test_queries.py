@@ -19,6 +19,7 @@ def test_title_and_caption_are_no_part_of_a_job(tmp_path):
 
 
 CURVES = {"One": ["constant-3e-3"]}
+GROUPED = {"A: One": RUNS[:1], "B: One": RUNS[1:]}
 MANY = {f"Curve {n}": RUNS[:1] for n in range(MOST_CURVES + 1)}
 REFUSED = [
     ({**figure("over_tokens", CURVES, ["int8"]), "layout": "rain"}, ["layout", "'rain'"]),
@@ -36,6 +37,21 @@ REFUSED = [
     (
         figure("over_tokens", {"One": ["lawa-20"]}, [], metrics=["weight_norm"]),
         ["curves", "weight_norm", "lawa-20"],
+    ),
+    *(
+        (figure("over_tokens", curves, ["int8"], metrics=[LOSS], options=options), words)
+        for curves, options, words in (
+            (CURVES, {"x": "age"}, ["curves", "options.x is 'age'", "interval"]),
+            (CURVES, {"x": "share"}, ["curves has constant-3e-3", "options.x is 'share'"]),
+            (GROUPED, {"words": True}, ["curves", "'A: One'", "options.words"]),
+            (GROUPED, {"quantized_losses": "within"}, ["'A: One'", "quantized_losses"]),
+            (CURVES, {"quantized_losses": "within", "x": "budget"}, ["within", "'tokens'"]),
+        )
+    ),
+    (figure("over_tokens", CURVES, ["int8"], options={"quantized_losses": "beside"}), ["loss"]),
+    (
+        figure("parametric", CURVES, ["int8"], metrics=[LOSS], options={"against": ["tokens"]}),
+        ["options.against", "loss"],
     ),
     (figure("pca", {"One": [RUNS[0], "kumar-70m-wsd-13"]}, []), ["curves", "kumar-70m"]),
 ]

@@ -1,9 +1,12 @@
-"""The forest plot: a row for each claim, with measured and published ratios."""
+"""The forest plot: a row for each claim and scale that tested it, with measured and published
+ratios."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 
 import matplotlib as mpl
+import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,69 +21,53 @@ from ptq_dynamics.figures.labels import PICTURES
 from ptq_dynamics.figures.style import SETTINGS, Look
 
 GROUPS = {"The paper's own runs": CONTROLLED, "Public models": PUBLIC, "Beyond the paper": BEYOND}
-# Limits and ticks of the axis of all effects, and of that of small ones; intervals may be longer.
-AXES = (((1 / 8, 8.0), (0.125, 0.5, 1, 2, 8)), ((0.8, 1.25), (0.8, 1, 1.25)))
+# Limits and ticks of the axis; intervals may be longer. Logarithms below `NEAR` have more room.
+LOW, HIGH, NEAR = 1 / 8, 8.0, 0.1
+TICKS = (0.125, 0.5, 0.8, 1, 1.25, 2, 8)
 # Marker and colour of a ratio by the outcome of its claim.
 MARKS = {"agrees": ("o", "#0077BB"), "opposes": ("s", "#CC3311"), "unresolved": ("o", "0.4")}
-NAMES = 132.0  # points that names take
-FIGURE_SPACE, DASH = "\u2007", "\u2012"  # both as wide as a digit
-NOTHING: Judged = {"outcome": "not measured", "rows": []}  # type: ignore[typeddict-item]
+# Inches of the figure, whose texts are readable at 85 mm, and of a row; letters of a line.
+WIDTH, ROW, LETTERS = 4.35, 0.155, 78
+AT = "at "  # before the scale of a row
+
+Known = Mapping[str, Mapping[str, Judged]]  # claims by scale and name
 
 
 def forest(scales: Mapping[str, Sequence[Judged]]) -> Figure:
-    """Draw the claims of each scale, as `claims.json` has them, by the scale's name."""
-    known = [{claim["name"]: claim for claim in claims} for claims in scales.values()]
-    groups = {
-        title: sorted((c for c in group if c.name in known[0]), key=lambda c: c.number or 99)
-        for title, group in GROUPS.items()
-        if any(claim.name in known[0] for claim in group)
-    }
-    counts, count = [len(group) for group in groups.values()], len(scales)
+    """Draw the claims of each scale, as `claims.json` has them, by the scale's name. A line below
+    names the claims that no scale tested."""
     mpl.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
-    height = 0.165 * sum(counts) + 0.25 * len(counts) + 0.8
-    figure = Figure(figsize=(2.5 + 2.25 * count, height))
-    figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.01, wspace=0.01)
-    panels = figure.subplots(
-        len(groups),
-        2 * count,
-        squeeze=False,
-        sharex="col",
-        sharey="row",
-        gridspec_kw={"height_ratios": counts, "width_ratios": [1.2, 1] * count},
+    known = {scale: {claim["name"]: claim for claim in claims} for scale, claims in scales.items()}
+    rows, notes = [*_rows(known)], _notes(known)
+    height = ROW * (len(rows) + 6 + notes.count("\n"))
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    ax = figure.subplots()
+    ax.set_xscale(
+        "function",
+        functions=(
+            lambda ratio: np.arcsinh(np.log(np.maximum(ratio, LOW / 2)) / NEAR),
+            lambda share: np.exp(NEAR * np.sinh(share)),
+        ),
     )
-    for axes, (title, group) in zip(panels, groups.items(), strict=True):
-        names = [f"{claim.number or DASH:{FIGURE_SPACE}>2}  {claim.short}" for claim in group]
-        axes[0].set_yticks(range(len(group)), names, ha="left")
-        axes[0].set_ylim(len(group) - 0.5, -0.5)
-        axes[0].tick_params(axis="y", pad=NAMES)
-        if any(known[0][claim.name]["about"] for claim in group):
-            title += ", as miniatures"
-        axes[0].annotate(
-            title,
-            (0, 1),
-            xycoords="axes fraction",
-            xytext=(-NAMES, 3),
-            textcoords="offset points",
-            weight="bold",
-        )
-        for place, ax in enumerate(axes):
-            limits, ticks = AXES[place % 2]
-            ax.set(xscale="log", xlim=limits)
-            ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-            ax.minorticks_off()
-            ax.tick_params(axis="y", length=0)
-            ax.grid(visible=False, axis="y")
-            ax.axvline(1, color="0.3", linewidth=0.8)
-            for row, claim in enumerate(group):
-                judged = known[place // 2].get(claim.name, NOTHING)
-                _draw(ax, row, judged, limits, is_enlarged=bool(place % 2))
-    for place, name in enumerate(scales):
-        panels[0][2 * place].set_title(name.capitalize(), loc="left", weight="bold", pad=12)
-        panels[-1][2 * place].set_xlabel("ratio")
-        panels[-1][2 * place + 1].set_xlabel("ratio, enlarged")
+    ax.set(xlim=(LOW, HIGH), ylim=(len(rows) - 0.3, -0.7))
+    ax.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    ax.set_xlabel("Ratio, with more room near 1")
+    ax.set_yticks(range(len(rows)), [name for name, _ in rows])
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    ax.axvline(1, color="0.3", linewidth=0.8)
     sns.despine(figure, left=True)
-    figure.legend(handles=_legend(), loc="outside lower center", ncols=5)
+    for place, (label, (_, judged)) in enumerate(zip(ax.get_yticklabels(), rows, strict=True)):
+        if judged is None:
+            label.set_fontweight("bold")
+        else:
+            label.set_color("0.45" if label.get_text().startswith(AT) else "black")
+            _draw(ax, place, judged)
+    figure.legend(
+        handles=_legend(), loc="outside upper center", ncols=5, columnspacing=1, handletextpad=0.4
+    )
+    figure.supxlabel(notes, x=0.01, ha="left", fontsize=6.5, color="0.3")
     return figure
 
 
@@ -91,28 +78,50 @@ def save_plot(figure: Figure, folder: Path, name: str = FOREST) -> None:
         figure.savefig(folder / f"{name}.{kind}", metadata=undated)
 
 
-def _draw(
-    ax: Axes, row: int, claim: Judged, limits: tuple[float, float], *, is_enlarged: bool
-) -> None:
+def _rows(known: Known) -> Iterator[tuple[str, Judged | None]]:
+    """Yield the name of each row with its claim, or with None for the heading of a group."""
+    for title, group in GROUPS.items():
+        for claim in sorted(group, key=lambda claim: claim.number or 99):
+            name = claim.short + f"  {claim.number}" * bool(claim.number)
+            names = {scale: f"{name}, {scale}" for scale in known} | {next(iter(known)): name}
+            for scale, claims in known.items():
+                if (judged := claims.get(claim.name)) and judged["outcome"] in MARKS:
+                    if title:
+                        yield title + ", as miniatures" * bool(judged["about"]), None
+                    title = ""
+                    yield names[scale], judged
+                    names = {scale: AT + scale for scale in known}
+
+
+def _notes(known: Known) -> str:
+    """Return lines that name the claims that no scale tested."""
+    names = dict[str, list[str]]()
+    for claim in (*CONTROLLED, *PUBLIC, *BEYOND):
+        outcomes = [of[claim.name]["outcome"] for of in known.values() if claim.name in of]
+        if outcomes and not {*outcomes} & {*MARKS}:
+            name = f"{claim.short} ({claim.number})" if claim.number else claim.short
+            names.setdefault(outcomes[0], []).append(name)
+    lines = [next(iter(known)).capitalize() + ", except where rows name another" * (len(known) > 1)]
+    lines += [f"{outcome.capitalize()}: {', '.join(of)}" for outcome, of in names.items()]
+    return "\n".join(fill(f"{line}.", LETTERS) for line in lines)
+
+
+def _draw(ax: Axes, row: int, claim: Judged) -> None:
     """Draw the ratio of a claim, its published value and the claimed side; right, the outcome."""
-    marker, color = MARKS.get(claim["outcome"], ("", "0.6"))
-    if is_enlarged:
-        right = ax.get_yaxis_transform()
-        ax.text(1.09, row, claim["outcome"], transform=right, color=color, va="center", size=6.5)
-    (low, high), first = limits, next(iter(claim["rows"]), None)
-    if not marker or first is None or (is_enlarged and not low < first["value"] < high):
-        return
-    sides = {"above": (1, high), "below": (low, 1)}
+    marker, color = MARKS[claim["outcome"]]
+    right = ax.get_yaxis_transform()
+    ax.text(1.04, row, claim["outcome"], transform=right, color=color, va="center", size=6.5)
+    first = claim["rows"][0]
+    sides = {"above": (1, HIGH), "below": (LOW, 1)}
     side = sides.get(claim["expected"], (1 / claim["margin"], claim["margin"]))
     ax.fill_between(side, row - 0.42, row + 0.42, color="0.92", linewidth=0)
     if published := first["published"]:
         ax.vlines(published, row - 0.42, row + 0.42, color="black", linewidth=1.4)
     if "decides" in claim:
-        lower, upper = (max(end, low / 2) for end in claim["decides"])
-        ax.hlines(row, lower, upper, color=color, linewidth=1.4)
+        ax.hlines(row, *np.clip(claim["decides"], LOW / 2, 2 * HIGH), color=color, linewidth=1.4)
     value = first["value"]
-    if not low < value < high:
-        value, marker = (low * 1.07, "<") if value < 1 else (high / 1.07, ">")
+    if not LOW < value < HIGH:
+        value, marker = (LOW * 1.07, "<") if value < 1 else (HIGH / 1.07, ">")
     look: Look = {"marker": marker, "color": color, "markersize": 4.5}
     look |= {"markerfacecolor": "white"} if claim["outcome"] == "unresolved" else {}
     ax.plot(value, row, clip_on=False, zorder=4, **look)

@@ -106,7 +106,7 @@ def plot(numbers: Sequence[ScalePoint]) -> Figure:
             axes.plot(point.parameters, point.value, marker, label=point.kind, markersize=5, **look)
         if shown[0].unit in ("", "nats"):
             axes.axhline(1 if shown[0].unit == "" else 0, color="0.7", linewidth=0.8)
-        axes.set(xscale="log", xlabel="parameters", ylabel=shown[0].unit or "ratio")
+        axes.set(xscale="log", xlabel="parameters, log scale", ylabel=shown[0].unit or "ratio")
         axes.set_title(label, loc="left")
     for axes in [*figure.axes][len(labels) :]:
         axes.remove()

@@ -14,13 +14,11 @@ from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatt
 from ptq_dynamics.figures.labels import UNDER, Panel
 from ptq_dynamics.figures.style import END, GUIDE, NAMES, Line, Look, Styles
 
-WIDEST, WIDEST_BELOW = (
-    24,
-    30,
-)  # letters of a line of a vertical axis's label, and of a horizontal one
+WIDEST = 24  # letters of a line of a vertical axis's label
 # Panels that are cropped ignore points before this share of the horizontal axis.
 EARLY = 0.2
 SHORT = 5  # ratio of the ends of a logarithmic axis that has ticks at equal distances
+LOG_SCALE = ", log scale"
 STEPS = [1, 2, 5, 10]  # between such ticks
 MANY = 5  # curves in a panel, above which bands are fainter
 MANY_POINTS, SMALL = 8, 2.2  # points of a run, above which markers with bars are small, in points
@@ -54,20 +52,27 @@ def draw_panel(
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=shade, linewidth=0)
         if axis != "level" and segment not in goes_on:
             mark_end(ax, part[part.y.notna()].tail(1)[["x", "y"]].to_numpy(), line)
-    ax.set(title=panel.title, xlabel=fill(panel.x, WIDEST_BELOW), ylabel=fill(panel.y, WIDEST))
+    write_labels(ax, panel)
     _limit(ax, panel, table)
+    if panel.diagonal:
+        low, high = table[["x", "y"]].min().min(), table[["x", "y"]].max().max()
+        ax.axline((low, low), (high, high), **GUIDE)
     for axis, is_log in ((ax.xaxis, panel.log_x), (ax.yaxis, panel.log_y)):
         if is_log:
             plain_log_ticks(ax, axis)
     if not panel.log_x and (panel.tokens_x or panel.diagonal or panel.zoom is not None):
-        ax.locator_params(axis="x", nbins=4)
+        ax.locator_params(axis="x", nbins=3)
     if panel.tokens_x:
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if panel.diagonal:
-        low, high = table[["x", "y"]].min().min(), table[["x", "y"]].max().max()
-        ax.axline((low, low), (high, high), **GUIDE)
-    elif panel.y.endswith("(%)") and table.y.min() < 0 and not panel.log_y:
+    if not panel.diagonal and panel.y.endswith("(%)") and table.y.min() < 0 and not panel.log_y:
         ax.axhline(0, **GUIDE)
+
+
+def write_labels(ax: Axes, panel: Panel) -> None:
+    """Write the title of a panel and the labels of its axes, which name a logarithmic scale."""
+    x, y = panel.x + LOG_SCALE * panel.log_x, panel.y + LOG_SCALE * panel.log_y
+    title = "\n".join(fill(line, panel.letters) for line in panel.title.split("\n"))
+    ax.set(title=title, xlabel=fill(x, panel.letters), ylabel=fill(y, WIDEST))
 
 
 def draw_rows(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles) -> None:
@@ -81,14 +86,15 @@ def draw_rows(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles) -> No
         look: Look = {"color": line.color, "marker": line.marker, "markersize": 4.5}
         look |= {"label": str(curve)} if is_joined else {}
         ax.errorbar(part.x, part.y, xerr=_spread(part, "x"), linestyle="none", **look)
-    ax.set(title=panel.title, xlabel=panel.x, ylim=(len(rows) - 0.5, -0.5))
+    write_labels(ax, panel)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_yticks(rows.y, rows.segment)
-    ax.tick_params(axis="y", length=0, labelleft=panel.name == "a")
+    ax.tick_params(axis="y", length=0, labelleft=panel.is_leftmost)
     ax.grid(visible=False, axis="y")
     if panel.log_x:
         plain_log_ticks(ax, ax.xaxis)
     else:
-        ax.locator_params(axis="x", nbins=4)
+        ax.locator_params(axis="x", nbins=3)
 
 
 def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float) -> None:
@@ -155,8 +161,8 @@ def plain_log_ticks(ax: Axes, axis: Axis) -> None:
     is_x = axis is ax.xaxis
     (ax.set_xscale if is_x else ax.set_yscale)("log")
     low, high = axis.get_data_interval()
-    long = high > (10 if is_x else 100) * low
-    subs = (1, 3) if long else (1, 2, 5)
+    decades = np.log10(high / low) * (2 if is_x else 1)
+    subs = (1,) if decades > 3 else (1, 3) if decades > 2 else (1, 2, 5)
     axis.set_major_locator(
         MaxNLocator(4, steps=STEPS) if high < SHORT * low else LogLocator(subs=subs)
     )

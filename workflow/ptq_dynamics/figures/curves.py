@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from typing import cast, get_args
 
@@ -153,19 +153,6 @@ class Curves:
     def checkpoints(self, run: ShownRun) -> Sequence[Checkpoint]:
         """Return the checkpoints of a run."""
         return self.places.get(run.name) or Trajectory(self.inputs[run.label]).checkpoints
-
-    @cache
-    def learning_rates(self) -> pd.DataFrame:
-        """Return the learning rate at all checkpoints of every run, for the strip."""
-        rows = [
-            {names.TRAJECTORY: run.name, names.SEED: run.seed, **asdict(checkpoint)}
-            for run in self.settings.runs
-            for checkpoint in self.checkpoints(run)
-        ]
-        table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
-        numbers = table[[names.STEP, names.TOKENS]].astype(float)
-        table = table.assign(**numbers, value=table.lr.astype(float), metric="lr")
-        return self.along(table.assign(stderr=np.nan), self.x).assign(axis="rate")
 
     def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
         """Assign rows up to the start of a branch to its trunk.

@@ -29,11 +29,13 @@ Evaluations = Some[Evaluated]
 class Reads(NamedTuple):
     """What a figure reads besides the measurements and runs of its trajectories: losses in planes
     through the last checkpoint and the one a share `plane` of the budget before; the first
-    principal `components`; `ages` of averages; and what runs have and averages lack."""
+    principal `components`; `ages` of averages, of which one at least has them; whether all are
+    `lines` between two ends; and what runs have and averages lack."""
 
     plane: Fraction | None = None
     components: int | None = None
     ages: bool = False
+    lines: bool = False
     of_runs: tuple[str, ...] = ()
 
 

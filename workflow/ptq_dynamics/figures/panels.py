@@ -1,6 +1,6 @@
 """Panels of figures. The table of a figure, its CSV file, has a row for each drawn point."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from string import ascii_lowercase
 from typing import NamedTuple
@@ -19,13 +19,12 @@ from ptq_dynamics.figures.axes import draw_panel, name_ends
 from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.labels import (
     FINDING,
-    RATE_LABEL,
     Panel,
-    in_group,
     names_in_groups,
     rounded,
 )
 from ptq_dynamics.figures.places import STRIP
+from ptq_dynamics.figures.rates import draw_strips, strips
 from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, lines, sorted_labels
 from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.trajectories.trajectory import Trajectory
@@ -34,8 +33,10 @@ from ptq_dynamics.trajectories.trajectory import Trajectory
 PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
 COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
-HEIGHTS = (2.47, 1.85, 1.55)  # inches of rows with one, two, and more panels
+HEIGHTS = (2.47, 1.8, 1.55)  # inches of rows with one, two, and more panels
+LARGE = 1.4  # height of the first panel, if it is large, per height of the others
 STRIP_HEIGHT = 0.33  # inches of the strip for the learning rate
+LETTERS = (70, 30, 19)  # of a line in a panel, in rows with one, two, and more panels
 FEW = 5  # curves, for the legend of which half a text column has room
 SHORT = 12  # letters of a name of a curve that stands beside its end
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
@@ -85,7 +86,7 @@ class Sheet:
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, in rows of a `height` in inches.
         One legend below has the `curves`, by default those of the data, and `more`. `draw` replaces
-        the function that draws a panel. If `is_first_large`, the others are beside the first.
+        the function that draws a panel. If `is_first_large`, the others are below the first.
         Facts: the number of points, and sentences below the caption, at last `notes`."""
         data, panels = self.data, self.panels
         own = names_in_groups(data.labels) if self.settings.grouped else data.labels
@@ -94,40 +95,40 @@ class Sheet:
         more = {**more, **dict.fromkeys(absent, Line2D([], [], linestyle="none"))}
         styles = lines(curves, self.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-        columns = 2 if is_first_large else columns
-        has_rates = bool(data.learning_rates().y.max() > 0)  # rates may be unknown
-        panels = [replace(p, is_lowest=n + columns >= len(panels)) for n, p in enumerate(panels)]
-        # Panels in a column share one strip with the learning rate, below the lowest of them.
-        over = [n for n, panel in enumerate(panels) if panel.strip and has_rates]
-        under = {panels[n].name: n + columns for n in over}
-        strips = [name for name, n in under.items() if n not in over]
+        columns = len(panels) - 1 if is_first_large else columns
+        for n, panel in enumerate(panels):
+            is_large, place = is_first_large and n == 0, n - is_first_large
+            panels[n] = replace(
+                panel,
+                is_lowest=n + columns >= len(panels),
+                is_leftmost=is_large or place % columns == 0,
+                letters=LETTERS[0 if is_large else min(columns, 3) - 1],
+            )
         table = pd.concat(self._parts)
-        rates = [self._rates(name, {*table.segment[table.panel == name]}) for name in strips]
+        below, rates = strips(data, panels, columns, table)
         table = pd.concat([table, *rates])
         unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
         table = table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
         goes_on = set() if draw else self._taken_over(table)
-        is_low = is_first_large or columns == 1 < len(panels) or len(panels) > 2 * columns
+        is_low = columns == 1 < len(panels) or len(panels) > 2 * columns
         height = height or HEIGHTS[-1 if is_low else min(columns, 3) - 1]
         names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
-        figure, axes = subplots(names, columns, height, strips, wide=wide, large=is_first_large)
-        alike, first = dict[str, Axes](), None  # the highest rate of the first strip
-        for panel in panels:
-            ax, part = axes[panel.name], table[table.panel == panel.name]
+        lowest = [name for name, lower in below.items() if lower is None]
+        figure, axes = subplots(names, columns, height, lowest, wide=wide, large=is_first_large)
+        alike = dict[str, Axes]()
+        for n, panel in enumerate(panels):
+            ax, part = axes[panel.name], table[(table.panel == panel.name) & (table.axis != "rate")]
             if panel.alike and ax is not alike.setdefault(panel.alike, ax):
                 ax.sharey(alike[panel.alike])
-            strip, part = part[part.axis == "rate"], part[part.axis != "rate"]
             if draw:
                 draw(ax, panel, part, styles)
             else:
                 draw_panel(ax, panel, part, styles, goes_on)
-            if panel.name in strips:
-                draw_rates(axes[STRIP.format(panel.name)], ax, strip, styles, first)
-                first = strip.y.max() if first is None else first
-        for name, n in under.items():
-            if name not in strips:
-                put_below(axes[names[n]], axes[name])
-        beside = [panels[n] for n in over if n % columns == columns - 1]
+            if panel.alike and not panel.is_leftmost and panel.alike == panels[n - 1].alike:
+                ax.set_ylabel("")
+                ax.tick_params(axis="y", labelleft=False)
+        draw_strips(axes, below, table, styles)
+        beside = [p for n, p in enumerate(panels) if p.name in below and (n + 1) % columns == 0]
         is_named = beside and not draw and max(map(len, curves)) <= SHORT
         for panel in beside if is_named else []:
             part = table[(table.panel == panel.name) & (table.axis == "left")]
@@ -141,13 +142,6 @@ class Sheet:
         figure.suptitle(made, x=0.995, ha="right", fontsize=SMALLEST, color="0.3", weight=weight)
         finding = " ".join([*self._notes(), *notes])
         return Picture(figure, table, {"points": len(table), FINDING: finding})
-
-    def _rates(self, panel: str, segments: Set[str]) -> pd.DataFrame:
-        """Return the learning rates of the runs in a panel, for the strip below it."""
-        rates = self.data.learning_rates()
-        rates = rates[rates.segment.isin(segments)]
-        curves = [in_group(label)[1] for label in rates.curve]
-        return rates.assign(panel=panel, curve=curves, x_axis=self.data.x_label, y_axis=RATE_LABEL)
 
     @staticmethod
     def _add_legend(
@@ -237,42 +231,17 @@ def subplots(
     cells = [*names, *["."] * (-len(names) % columns)]
     heights, rows = list[float](), list[HashableList[str]]()
     parts = [cells[start : start + columns] for start in range(0, len(cells), columns)]
-    for row in [[names[0], name] for name in names[1:]] if large else parts:
+    for row in [[names[0]] * columns, [*names[1:]]] if large else parts:
         rows.append([*row])
-        heights.append(height)
+        heights.append(height * LARGE if large and not rows[1:] else height)
         if {*strips} & {*row}:
             rows.append([STRIP.format(name) if name in strips else name for name in row])
             heights.append(STRIP_HEIGHT)
     width = TEXT if wide or columns > 1 else HALF
     figure = Figure(figsize=(width, sum(heights) + 0.45))
-    ratios = [2, 1] if large else None
-    axes = figure.subplot_mosaic(rows, height_ratios=heights, width_ratios=ratios)
+    axes = figure.subplot_mosaic(rows, height_ratios=heights)
     figure.set_layout_engine("constrained", w_pad=0.02, h_pad=0.02, wspace=0.02)
     return figure, axes
-
-
-def draw_rates(
-    ax: Axes, above: Axes, table: pd.DataFrame, styles: Styles, first: float | None
-) -> None:
-    """Draw learning rates in a strip, on the horizontal axis of the panel above it. The first strip
-    has the labels of all that have the same highest rate, `first`."""
-    for (curve, _), part in table.groupby(["curve", "segment"], sort=False):
-        ax.plot(part.x, part.y, color=styles[str(curve)].color, linewidth=0.8)
-    highest = table.y.max()
-    ax.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
-    ax.yaxis.set_major_formatter("{x:.2g}")
-    ax.tick_params(axis="y", labelleft=highest != first)
-    ax.set_xlabel(above.get_xlabel())
-    if first is None:
-        ax.set_ylabel(RATE_LABEL.replace(" ", "\n"), fontsize=SMALLEST)
-    put_below(ax, above)
-
-
-def put_below(lower: Axes, upper: Axes) -> None:
-    """Let two panels share the horizontal axis, which the lower one labels."""
-    lower.sharex(upper)
-    upper.set_xlabel("")
-    upper.tick_params(axis="x", labelbottom=False)
 
 
 def _counted(count: int, what: str) -> str:

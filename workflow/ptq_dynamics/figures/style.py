@@ -12,8 +12,8 @@ from seaborn import color_palette
 
 from ptq_dynamics.figures.labels import UNDER, UNITS
 
-TEXT, HALF = 5.5, 2.75  # widths of figures in inches: a text column, and half of it
-SMALLEST, NAMES = 6.0, 6.5  # the smallest font size in points, and that of names of curves
+TEXT, HALF = 4.35, 2.75  # widths of figures in inches: a text column, and half of it
+SMALLEST, NAMES = 6.5, 6.5  # the smallest font size in points, and that of names of curves
 END = 16.0  # area of the marker at the end of a run, in points²
 
 

@@ -25,6 +25,8 @@ from ptq_dynamics.plan.site import Site
 from ptq_dynamics.train.architectures.llama import Olmoe
 from ptq_dynamics.train.objectives.quantized import QuantizationAware
 from ptq_dynamics.trajectories.averages import Average
+from ptq_dynamics.trajectories.averages.merges import Interpolation
+from ptq_dynamics.trajectories.averages.windows import Tails
 
 
 def check(site: Site) -> None:
@@ -209,6 +211,14 @@ def _check_reads(config: Config, planned: Catalogue, place: str, figure: Figure)
         for name in config.runs.averages.keys() & figure.trajectories:
             why = f"which lacks {what}; leave it out"
             raise Problem(f"{place}.curves has the average {name}, {why}")
+    averages = {name: getattr(planned[name], "entry", None) for name in figure.trajectories}
+    if figure.reads.ages and not any(isinstance(entry, Tails) for entry in averages.values()):
+        why = "options.x is 'age', which needs one by interval or memory; add one"
+        raise Problem(f"{place}.curves has no average with ages: {why}")
+    for name, entry in averages.items():
+        if figure.reads.lines and not isinstance(entry, Interpolation):
+            why = "options.x is 'share', which needs lines between two ends; leave it out"
+            raise Problem(f"{place}.curves has {name}, but {why}")
     if figure.reads.components is not None:
         models = dict[tuple[object, ...], str]()
         for name in figure.trajectories:

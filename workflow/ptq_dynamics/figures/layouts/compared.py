@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.labels import Panel, in_group
-from ptq_dynamics.figures.layout import Evaluations, Layout
-from ptq_dynamics.measure.names import LOSS
+from ptq_dynamics.figures.layout import Layout, Some
+from ptq_dynamics.measure.names import LOSS, ErrorOrCurvature, Evaluated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,6 @@ class ComparedOptions(Strict):
     words: dict[str, str] = {}
     equal_loss: bool = False
     relative: bool = False  # to the first curve of a row
-    log: bool = False
 
 
 class Compared(Layout):
@@ -34,7 +33,7 @@ class Compared(Layout):
 
     grouped = True
     layout: Literal["compared"]
-    metrics: Evaluations
+    metrics: Some[Literal[Evaluated, ErrorOrCurvature]]
     options: ComparedOptions = ComparedOptions()
 
     def draw(self, sheet: "Sheet") -> "Picture":
@@ -57,8 +56,8 @@ class Compared(Layout):
         for (metric, quantizer), parts in panels.items():
             table = pd.concat(parts, ignore_index=True)
             shown = next((q for q in (quantizer, *data.quantizers) if q), None)
-            words = data.panel(metric, None if metric == LOSS else shown, "")
-            x, is_log = words.y, options.log and metric != LOSS
+            words = data.panel(metric, None if metric in data.full else shown, "")
+            x = words.y
             if options.relative:
                 x = f"Error / error of {table.curve[0]}"
                 first = table.groupby("segment").x.transform("first")
@@ -66,10 +65,11 @@ class Compared(Layout):
             elif x.endswith("(%)"):
                 table[NUMBERS] *= 100
             table = table.assign(y=pd.factorize(table.segment)[0])
-            title = words.title if quantizer or metric == LOSS else "Quantization error"
+            title = words.title if quantizer or metric in data.full else "Quantization error"
             title += ", equal loss" if options.equal_loss and metric != LOSS else ""
-            sheet.add(Panel(title, x, "", log_x=is_log), table)
-        return sheet.publish(draw=draw_rows, wide=len(panels) == 1)
+            sheet.add(Panel(title, x, ""), table)
+        is_large = len(panels) > 3
+        return sheet.publish(draw=draw_rows, wide=len(panels) == 1, is_first_large=is_large)
 
 
 def _values(
@@ -87,7 +87,8 @@ def _values(
     table = table[[pair not in goes_on for pair in pairs]]
     place = {"segment": table.trajectory, "axis": "left", "x": 0.0, LOSS: table[LOSS]}
     points = pd.DataFrame({"curve": table.curve, **place, **band(table)})
-    points = points.assign(stage=table.phase, step=table.step)
+    # Merges of ends have one checkpoint, without a step.
+    points = points.assign(stage=table.phase, step=table.step.astype(float).fillna(0))
     if is_equal and metric != LOSS:
         points = values_at_equal_loss(points)
     else:

@@ -24,11 +24,10 @@ NUMBERS = ["x", "y", "low", "high", LOSS]
 
 
 class FlatnessOptions(Strict):
-    """Whether points are means over the seeds of runs, where their losses are equal or at their
-    ends, instead of checkpoints."""
+    """Whether points are means over the seeds of runs where their losses are equal, instead of
+    checkpoints."""
 
     at_equal_loss: bool = False
-    ends: bool = False
 
 
 class Flatness(Layout):
@@ -57,17 +56,15 @@ class Flatness(Layout):
         data, wanted = sheet.data, list(sheet.data.wanted())
         rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
         columns = [metric for metric, quantizer in wanted if not quantizer]
-        shown, is_of_runs = set[str](), self.options.at_equal_loss or self.options.ends
+        shown, is_of_runs = set[str](), self.options.at_equal_loss
         for (metric, quantizer), other in product(rows, columns):
             table = _against(data, other, metric, quantizer)
-            if self.options.at_equal_loss:
+            if is_of_runs:
                 table = values_at_equal_loss(table)
-            if self.options.ends:
-                table = table.groupby(["segment", "seeds"], sort=False, dropna=False).tail(1)
             shown |= {*table.curve}
             if len(table) < LEAST:
                 words = f"not known ({len(table)} points)"
-            elif self.options.at_equal_loss:
+            elif is_of_runs:
                 words = "{:.2f} [{:.2f}, {:.2f}]".format(*interval(table))
             else:
                 words = ", ".join(f"{key}{rho:.2f}" for key, rho in correlate(table).items())

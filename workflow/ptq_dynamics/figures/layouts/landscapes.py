@@ -26,7 +26,7 @@ MARKS = {  # markers and labels of the three points
     "quantized": ("X", "quantized Q(Θₖ)"),
 }
 ALONG, ACROSS = "Distance along Θₖ₋₁ − Θₖ", "Distance across"
-FAR = "{distance_previous:.2g} from Θₖ₋₁, {distance_quantized:.2g} from Q(Θₖ)"
+FAR = "Θₖ₋₁: {distance_previous:.2g}, Q(Θₖ): {distance_quantized:.2g}"
 LEVELS = 12
 One = Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]
 
@@ -60,6 +60,7 @@ class Landscapes(Layout):
         from matplotlib.cm import ScalarMappable
         from matplotlib.colors import BoundaryNorm
 
+        from ptq_dynamics.figures.axes import write_labels
         from ptq_dynamics.figures.style import TEXT
 
         called, planes = sheet.data.called, dict[str, pd.DataFrame]()
@@ -71,8 +72,8 @@ class Landscapes(Layout):
             about = {"curve": curve, "trajectory": name, "quantizer": quantizer, "axis": "left"}
             about |= {"metric": "landscape", "unit": "nats/token"}
             table = table.assign(bits=sheet.data.quantizers[quantizer].bits, **about)
-            label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
-            title = f"{label}\n{FAR.format(**manifest.facts)}"
+            heading = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
+            title = f"{heading}\n{FAR.format(**manifest.facts)}"
             planes[title] = table.rename(columns={"point": "segment"})
         for title, table in planes.items():
             sheet.add(Panel(title, ALONG, ACROSS), table)
@@ -97,7 +98,8 @@ class Landscapes(Layout):
                 look: Look = {"marker": marker, "markersize": 5, "linestyle": "none"}
                 look |= {"color": "white", "markeredgecolor": "black", "label": text}
                 ax.plot(point.x, point.y, **look)
-            ax.set(title=panel.title, xlabel=ALONG, ylabel=ACROSS, facecolor="0.93", **limits)
+            write_labels(ax, panel)
+            ax.set(facecolor="0.93", **limits)
             ax.set_aspect("equal")
             ax.locator_params(axis="x", nbins=5)
             ax.grid(False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ptq_dynamics.figures.labels import Panel
-from ptq_dynamics.figures.layout import Layout, Some
+from ptq_dynamics.figures.layout import Layout, Reads, Some
 from ptq_dynamics.measure.names import CHECKPOINT_ID, LOSS, QUANTIZATION_ERROR, TRAJECTORY
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
     from ptq_dynamics.figures.style import Styles
 
-FACTOR = "Typical error of a prediction"
+FACTOR = "Typical factor between predicted and measured errors (1: equal)"
 
 
 class Laws(Layout):
@@ -27,6 +27,11 @@ class Laws(Layout):
     layout: Literal["laws"]
     quantizers: Some[str]
     metrics: Some[Literal["quantization_error"]]
+
+    @property
+    def reads(self) -> Reads:
+        """Learning rates."""
+        return Reads(of_runs=("the learning rate",))
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
@@ -55,13 +60,14 @@ class Laws(Layout):
                 factors.append(
                     {**about, "segment": f"law of {name}", "x": float(factor), "y": number}
                 )
-                words = f"{{}}\nlaw of {name}"
+                words = f"{data.called[quantizer]}, law of {name}"
                 panel = data.panel(QUANTIZATION_ERROR, quantizer, "Predicted error (%)", words)
                 panel = replace(panel, log_x=True, log_y=True, diagonal=True, form="points")
+                panel = replace(panel, alike="measured")
                 points = points[points.y > 0].assign(low=np.nan, high=np.nan)
                 panels.append((panel, points))
         table = pd.DataFrame(factors).assign(metric="factor", low=np.nan, high=np.nan)
-        sheet.add(Panel(FACTOR, "Predicted / measured error, or its inverse", ""), table)
+        sheet.add(Panel("Laws by their distance from the measured errors", FACTOR, ""), table)
         for panel, points in panels[: len(law.LAWS)]:
             sheet.add(panel, points)
         curves = [*data.labels, *data.called.values()]

@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.columns import OrColumn
-from ptq_dynamics.figures.labels import call
+from ptq_dynamics.figures.labels import call, in_group
 from ptq_dynamics.figures.layout import Layout, Reads, Some
 from ptq_dynamics.measure import names
 from ptq_dynamics.train.settings import TRAINING
@@ -56,19 +56,30 @@ class OverTokens(Layout):
     options: OverTokensOptions = OverTokensOptions()
 
     @model_validator(mode="after")
-    def _has_axis(self) -> Self:
-        x, needing = self.options.x, [str(m) for m in self.metrics if m in TRAINING]
-        options = ("branches", "words")
-        needing += [f"options.{name}" for name in options if getattr(self.options, name)]
-        if x != "tokens" and needing:
-            raise ValueError(f"options.x is {x!r}, but {needing[0]} needs 'tokens'; drop one")
+    def _fits_options(self) -> Self:
+        x, losses = self.options.x, self.options.quantized_losses
+        along = [str(metric) for metric in self.metrics if metric in TRAINING]
+        along += [
+            f"options.{name}" for name in ("branches", "words") if getattr(self.options, name)
+        ]
+        along += ["options.quantized_losses within"] * (losses == "within")
+        if x != "tokens" and along:
+            raise ValueError(f"options.x is {x!r}, but {along[0]} needs 'tokens'; drop one")
+        if losses != "none" and names.LOSS not in self.metrics:
+            raise ValueError(f"options.quantized_losses is {losses!r}: add loss to metrics")
+        several = ["words"] * self.options.words + ["quantized_losses"] * (losses == "within")
+        grouped = [label for label in self.curves if in_group(label)[0]]
+        if several and grouped:
+            why = f"options.{several[0]} shows no groups; drop one"
+            raise ValueError(f"curves has {grouped[0]!r} of a group, but {why}")
         return self
 
     @property
     def reads(self) -> Reads:
-        """Ages of averages, and training curves for their metrics."""
+        """Ages or lines of averages, and training curves for their metrics."""
         training = tuple(metric for metric in self.metrics if metric in TRAINING)
-        return Reads(ages=self.options.x == "age", of_runs=training)
+        x = self.options.x
+        return Reads(ages=x == "age", lines=x == "share", of_runs=training)
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
@@ -93,7 +104,8 @@ class OverTokens(Layout):
                 panel = replace(panel, log_y=True)
             if metric == names.LOSS and options.quantized_losses == "within":
                 parts, panel = _all_losses(data), replace(panel, title="Loss")
-                curves = [*dict.fromkeys(label for part in parts for label in part.curve)]
+                labels = [label for part in parts for label in part.curve]
+                curves = [*dict.fromkeys([*curves, *labels])]
             else:
                 parts = list(_points(data, metric, quantizer, x))
                 parts[0] = (
@@ -104,8 +116,9 @@ class OverTokens(Layout):
                 panel = replace(panel, log_y=True)
             if quantizer and options.words:
                 levels = _levels(data, metric, quantizer)
-                parts, curves = [*parts, *levels.values()], [*data.labels, *levels]
-            runs = {*data.learning_rates().segment} - {*data.trunks}
+                parts = [*parts, *levels.values()]
+                curves = [*dict.fromkeys([*data.labels, *curves, *levels])]
+            runs = {run.name for run in data.settings.runs} - {*data.trunks}
             # What has no learning rate, such as an average of ends, belongs to the branches.
             is_run = parts[0].segment.isin(runs) | (not options.branches)
             sheet.add(panel, parts[0][is_run], *parts[1:])
@@ -209,15 +222,16 @@ def _described(data: "Curves", quantizer: str) -> str:
         of, loss = (t[t.trajectory == name].iloc[-1] for t in (rows, losses))
         end = contributions(names.LOSS, series[name], data.inputs)[loss.checkpoint_id]
         level = f"a quantized loss of {loss.value:.4f} nats/token"
-        if name not in means:
+        # An average before all runs has nothing to be compared with.
+        if name not in means or not runs:
             mine = rows[rows.trajectory == data.curves[label][0]]
             placed = mine[mine.step.notna() & (mine.phase != "warmup")]
             mine, ended = placed if len(placed) else mine.tail(1), end
             value, noise = (100 * mine[c].to_numpy(float) for c in (names.VALUE, names.ERROR))
             errors = Errors(mine.phase.to_numpy(), mine.step.to_numpy(), value, noise)
-            who = called if is_one else f"{label}, {called}"
+            who = called if is_one and name not in means else f"{label}, {called}"
             words += [errors.verdict(who) + _drawn_again(data, mine, shown.draws[1:])]
-            words += [f"The run ends with {level}"]
+            words += [f"The {'average' if name in means else 'run'} ends with {level}"]
             words += [apart(errors, label, *first) for first in [*runs.items()][:1]]
             runs[label] = errors
             continue

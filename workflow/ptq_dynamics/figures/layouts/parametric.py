@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import BEFORE, Evaluations, Layout, Reads, Some
@@ -35,6 +36,12 @@ class Parametric(Layout):
     quantizers: Some[str]
     metrics: Evaluations
     options: ParametricOptions = ParametricOptions()
+
+    @model_validator(mode="after")
+    def _has_panels(self) -> Self:
+        if {*self.metrics} == {LOSS} and "loss" not in self.options.against:
+            raise ValueError("options.against lacks loss, but metrics has loss alone; add one")
+        return self
 
     @property
     def reads(self) -> Reads:

@@ -98,7 +98,7 @@ def _by_chance(
 
 
 def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import error_bars
+    from ptq_dynamics.figures.axes import error_bars, write_labels
 
     points, level = table[table.axis == "left"], table[table.axis == "level"]
     ax.plot(points.x, points.y, color="0.6", linewidth=0.6, zorder=1)
@@ -119,7 +119,8 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
         room = 0.05 * ((max(0, high) - min(0, low)) or 1)
         ax.set_ylim(min(0, low) - room, max(0, high) + room)
     stages = points.groupby("curve", sort=False).x.mean()
-    ax.set(title=panel.title, ylabel=panel.y)
+    write_labels(ax, panel)
+    ax.set_xlabel("")
     ax.set_xticks(stages, stages.index, rotation=90)
     ax.tick_params(axis="x", length=0, labelbottom=panel.is_lowest)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}".replace("-", "−"))
