@@ -23,7 +23,7 @@ def claimed(out: Path | None, places: Sequence[str], names: Sequence[str]) -> It
         if out is None and not _is_free(root, places):
             continue
         root.parent.mkdir(parents=True, exist_ok=True)
-        with ending(sys.exit), held(root.parent / f".{root.name}.lease", print) as lease:
+        with ending(sys.exit), held(root.parent / f".{root.name}.lease", print) as require:
             # It may have waited for a call with other runs.
             if out is None and not _is_free(root, places):
                 continue
@@ -33,7 +33,7 @@ def claimed(out: Path | None, places: Sequence[str], names: Sequence[str]) -> It
                 yield root
             finally:
                 if is_new and not any(root.glob(f"results/*/measure/**/*{RECORD}")):
-                    lease.require()
+                    require()
                     rmtree(root)
             return
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 import traceback
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -22,10 +22,10 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.engine import checkout, code, machine, manifest, record, subprocesses
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.engine.lease import Lease, held, take_devices
+from ptq_dynamics.engine.lease import held, take_devices
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Spec, beside
-from ptq_dynamics.engine.publish import OUT, SCRATCH, clear, is_prepared, publish, take_over
+from ptq_dynamics.engine.publish import OUT, SCRATCH, clear, is_prepared, publish
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import differences, restore_manifest, stale
 
@@ -45,7 +45,7 @@ def execute(
             _compare(spec, paths, progress)
             return 0
         paths.folder.mkdir(parents=True, exist_ok=True)
-        with held(paths.lease, progress.say) as lease:
+        with held(paths.lease, progress.say) as require:
             _mend_times([str(paths.spec), *(p for group in spec["inputs"].values() for p in group)])
             if restoring:
                 if not manifest.read(paths.manifest).dropped():
@@ -57,7 +57,7 @@ def execute(
             progress.log = paths.log.open("w", encoding="utf-8", buffering=1)  # line by line
             clock = time.monotonic()
             take_devices(devices, progress.say)
-            _build(spec, paths, progress, lease, restoring)
+            _build(spec, paths, progress, require, restoring)
             # Also work of other specifications, which was kept because an edit may be undone.
             for folder in paths.works():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -96,11 +96,13 @@ def _explain(error: BaseException, paths: Paths) -> str:
     return f"{type(error).__name__}: {error} (traceback in {paths.log})"
 
 
-def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring: bool) -> None:
+def _build(
+    spec: Spec, paths: Paths, progress: Progress, require: Callable[[], None], restoring: bool
+) -> None:
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     more = ("paper",) if spec["stage"].startswith("paper.") else ()  # read by that stage alone
     commit, context = machine.commit(*more), _read(spec, progress)
-    work = take_over(paths, context.identity, lease.token)
+    work = paths.work(context.identity)
     if not is_prepared(work, paths):
         if not getattr(_stage(spec), "RESUMABLE", False):
             shutil.rmtree(work, ignore_errors=True)
@@ -109,7 +111,7 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
         seconds = time.monotonic() - clock
         account = record.describe(spec, context.inputs, made, commit, started, seconds)
         if restoring:
-            lease.require()
+            require()
             known = record.read(paths.record)
             if not _difference(account, known):
                 _put_back(made, work)
@@ -117,7 +119,7 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
             account = _second(account, known, paths.folder, work / OUT)
             progress.say(f"{account.second}; the next build repeats what reads this result")
         write_atomically(work / RECORD, account.text())
-    publish(work, paths, record.read(work / RECORD), lease.require)
+    publish(work, paths, record.read(work / RECORD), require)
 
 
 def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:

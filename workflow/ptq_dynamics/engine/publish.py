@@ -1,8 +1,7 @@
 """Publishing of finished jobs: files move first, then the record, and the manifest last.
 
 The work folder has the whole result before the first file moves, so another process can complete
-the work of a killed one. Each owner of the lease has its own work folder. A process that lost the
-lease finds its folder gone, and can change nothing."""
+the work of a killed one."""
 
 import os
 import shutil
@@ -15,22 +14,10 @@ from filelock import Timeout
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.lease import lease_on
+from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
-
-
-def take_over(paths: Paths, identity: str, token: str) -> Path:
-    """Return the work folder of a lease's owner, with the newest work of earlier owners under a new
-    name, so that these no longer find it."""
-    work = paths.work(identity, token)
-    left = sorted(paths.works(identity), key=lambda path: path.stat().st_mtime)
-    for older in left[:-1]:
-        shutil.rmtree(older, ignore_errors=True)
-    for newest in left[-1:]:
-        os.replace(newest, work)
-    return work
 
 
 def is_prepared(work: Path, paths: Paths) -> bool:
@@ -48,7 +35,7 @@ def is_prepared(work: Path, paths: Paths) -> bool:
 
 def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[], None]) -> None:
     """Remove the files of an earlier result, and move those of a finished one to their place.
-    `require` raises if this process has lost the lease."""
+    `require` raises if the lease is lost."""
     require()
     shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
     names = sorted({file.split("/")[0] for file in made.files})
@@ -82,12 +69,12 @@ def clear(paths: Paths) -> None:
     made = record.read(paths.record)
     identities = {made.identity, *(acceptance.identity for acceptance in made.accepted)}
     if not made.manifest(paths.manifest).dropped():
-        for folder in (path for identity in identities for path in paths.works(identity)):
-            shutil.rmtree(folder, ignore_errors=True)
+        for identity in identities:
+            shutil.rmtree(paths.work(identity), ignore_errors=True)
 
 
 def sweep_works(paths: Paths) -> None:
     """Do what `clear` does, unless another process has the lease."""
     if paths.works():
-        with suppress(Problem, Timeout, OSError), lease_on(paths.lease):
+        with suppress(Problem, Timeout, OSError), held(paths.lease):
             clear(paths)

@@ -1,0 +1,73 @@
+"""What a killed process leaves of a result, the next one publishes."""
+
+import itertools
+import os
+from datetime import UTC, datetime
+
+from ptq_dynamics.engine import manifest, publish, record
+from ptq_dynamics.engine.paths import Paths
+
+IDENTITY = "0123456789abcdef" * 4
+FILES = ("curve.csv", "step-1/model.safetensors")
+JOB = {"stage": "a", "name": "b", "inputs": {}, "libraries": {}}
+
+
+def make(paths: Paths, text: str) -> record.Record:
+    """Make a result in its work folder."""
+    work = paths.work(IDENTITY)
+    for name in FILES:
+        (work / publish.OUT / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / publish.OUT / name).write_text(text)
+    made = manifest.describe(work / publish.OUT, paths.manifest, {})
+    account = record.describe(JOB, {}, made, None, datetime.now(UTC), 1.0)
+    (work / "record.json").write_text(account.text())
+    return account
+
+
+def put(paths: Paths) -> None:
+    work = paths.work(IDENTITY)
+    publish.publish(work, paths, record.read(work / "record.json"), lambda: None)
+
+
+def at_move(monkeypatch, number, happens):
+    """Have something happen before one of the next moves of files."""
+    moves, plain = itertools.count(), os.replace
+
+    def move(source, target):
+        if next(moves) == number:
+            happens()
+        plain(source, target)
+
+    monkeypatch.setattr(os, "replace", move)
+
+
+def kill():
+    raise KeyboardInterrupt
+
+
+def test_at_every_move_a_kill_leaves_what_the_next_process_only_publishes(tmp_path, monkeypatch):
+    """And what it leaves is never taken for a result that it is not."""
+    paths = Paths(tmp_path / "result")
+    paths.folder.mkdir()
+    make(paths, "earlier")
+    put(paths)
+    for number in itertools.count():
+        made = make(paths, text := f"by {number}\n")
+        at_move(monkeypatch, number, kill)
+        try:
+            put(paths)
+            break
+        except KeyboardInterrupt:
+            monkeypatch.undo()
+        assert not paths.manifest.exists() or manifest.read(paths.manifest).harm(deep=True) is None
+        if paths.record.exists():
+            held = record.read(paths.record).manifest(paths.manifest)
+            assert held.harm(deep=True) is None, number
+        assert publish.is_prepared(paths.work(IDENTITY), paths), number
+        put(paths)
+        assert record.read(paths.record).files == made.files
+        assert {(paths.folder / name).read_text() for name in FILES} == {text}
+        assert manifest.read(paths.manifest).harm(deep=True) is None
+    # Record and manifest of the earlier result, what it lists, what is new; then the new record and
+    # manifest, each written in the work folder first.
+    assert number == 2 + 2 + 2 + 2 * 2
