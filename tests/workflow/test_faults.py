@@ -11,7 +11,9 @@ from subprocess import DEVNULL, PIPE, Popen
 
 import psutil
 import pytest
+from filelock import Timeout
 from project import SNAKEMAKE, Project
+from ptq_dynamics.engine.lease import held
 from support import artifacts, copy_results, differing, wait_until
 
 TRUNK = "results/smoke/train/constant-3e-3/seed-201"
@@ -47,7 +49,7 @@ def test_an_interrupt_ends_the_build_and_its_jobs(partial):
 
 
 def is_free(lease):
-    with suppress(Timeout), held(lease):
+    with contextlib.suppress(Timeout), held(lease):
         return True
     return False
 
