@@ -26,26 +26,26 @@ def make(paths: Paths, text: str) -> record.Record:
 
 def put(paths: Paths) -> None:
     work = paths.work(IDENTITY)
-    publish.publish(work, paths, record.read(work / "record.json"), lambda: None)
+    publish.publish(work, paths, record.read(work / "record.json"))
 
 
-def at_move(monkeypatch, number, happens):
-    """Have something happen before one of the next moves of files."""
-    moves, plain = itertools.count(), os.replace
+def kill_at(monkeypatch, number):
+    """Kill this process before one of the next times when files are moved or removed."""
+    count = itertools.count()
 
-    def move(source, target):
-        if next(moves) == number:
-            happens()
-        plain(source, target)
+    def patched(plain):
+        def act(*arguments, **options):
+            if next(count) == number:
+                raise KeyboardInterrupt
+            return plain(*arguments, **options)
 
-    monkeypatch.setattr(os, "replace", move)
+        return act
+
+    for name in ("replace", "unlink", "rmdir"):
+        monkeypatch.setattr(os, name, patched(getattr(os, name)))
 
 
-def kill():
-    raise KeyboardInterrupt
-
-
-def test_at_every_move_a_kill_leaves_what_the_next_process_only_publishes(tmp_path, monkeypatch):
+def test_whenever_it_is_killed_the_next_process_only_publishes_what_is_left(tmp_path, monkeypatch):
     """And what it leaves is never taken for a result that it is not."""
     paths = Paths(tmp_path / "result")
     paths.folder.mkdir()
@@ -53,7 +53,7 @@ def test_at_every_move_a_kill_leaves_what_the_next_process_only_publishes(tmp_pa
     put(paths)
     for number in itertools.count():
         made = make(paths, text := f"by {number}\n")
-        at_move(monkeypatch, number, kill)
+        kill_at(monkeypatch, number)
         try:
             put(paths)
             break
@@ -68,6 +68,6 @@ def test_at_every_move_a_kill_leaves_what_the_next_process_only_publishes(tmp_pa
         assert record.read(paths.record).files == made.files
         assert {(paths.folder / name).read_text() for name in FILES} == {text}
         assert manifest.read(paths.manifest).harm(deep=True) is None
-    # Record and manifest of the earlier result, what it lists, what is new; then the new record and
-    # manifest, each written in the work folder first.
-    assert number == 2 + 2 + 2 + 2 * 2
+    # Record, manifest and list of dropped files of the earlier result, its files and their folder;
+    # then what is new, with record and manifest.
+    assert number >= 3 + 3 + 2 + 2

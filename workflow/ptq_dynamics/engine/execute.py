@@ -119,7 +119,8 @@ def _build(
             account = _second(account, known, paths.folder, work / OUT)
             progress.say(f"{account.second}; the next build repeats what reads this result")
         write_atomically(work / RECORD, account.text())
-    publish(work, paths, record.read(work / RECORD), require)
+    require()
+    publish(work, paths, record.read(work / RECORD))
 
 
 def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:

@@ -5,7 +5,6 @@ the work of a killed one."""
 
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,33 +32,25 @@ def is_prepared(work: Path, paths: Paths) -> bool:
     return True
 
 
-def publish(work: Path, paths: Paths, made: record.Record, require: Callable[[], None]) -> None:
-    """Remove the files of an earlier result, and move those of a finished one to their place.
-    `require` raises if the lease is lost."""
-    require()
+def publish(work: Path, paths: Paths, made: record.Record) -> None:
+    """Remove the files of an earlier result, and move those of a finished one to their place. The
+    caller has the lease."""
     shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
     names = sorted({file.split("/")[0] for file in made.files})
     waiting = [name for name in names if (work / OUT / name).exists()]
-    old = work / "old"
-    shutil.rmtree(old, ignore_errors=True)
-    old.mkdir()
     # These list the old files.
     for path in (paths.record, paths.manifest, beside(paths.manifest, ABSENT)):
-        if path.exists():
-            os.replace(path, old / path.name)
+        path.unlink(missing_ok=True)
     if paths.stem is None:
         for entry in paths.folder.iterdir():
             moved = entry.name in names and entry.name not in waiting
             if not moved and not entry.name.startswith(".") and entry != paths.spec:
-                os.replace(entry, old / entry.name)
+                entry.unlink() if entry.is_symlink() or entry.is_file() else shutil.rmtree(entry)
     for name in waiting:
         os.replace(work / OUT / name, paths.folder / name)
-    require()
     # The record in the work folder stays until all is done.
-    copy, manifest = work / "copy", made.manifest(paths.manifest)
-    for text, target in ((made.text(), paths.record), (manifest.text(), paths.manifest)):
-        write_atomically(copy, text)
-        os.replace(copy, target)
+    write_atomically(paths.record, made.text())
+    write_atomically(paths.manifest, made.manifest(paths.manifest).text())
 
 
 def clear(paths: Paths) -> None:

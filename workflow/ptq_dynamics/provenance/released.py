@@ -186,7 +186,7 @@ def _take(job: Job, root: Path) -> None:
     paths, account = job.paths, record.read(root / job.paths.record)
     own, gone = account.manifest(paths.manifest), []
     paths.folder.mkdir(parents=True, exist_ok=True)
-    with held(paths.lease, print) as require:
+    with held(paths.lease, print):
         work = paths.work(account.identity)
         shutil.rmtree(work, ignore_errors=True)
         (work / OUT).mkdir(parents=True)
@@ -199,7 +199,7 @@ def _take(job: Job, root: Path) -> None:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             os.link(here, target) if is_right else shutil.copyfile(there, target)
-        publish(work, paths, account, require)
+        publish(work, paths, account)
         if gone:
             write_atomically(beside(paths.manifest, ABSENT), own.note(gone))
         shutil.rmtree(work, ignore_errors=True)
