@@ -17,8 +17,7 @@ import pytest
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.engine import machine, record
 from ptq_dynamics.engine.execute import _explain
-from ptq_dynamics.engine.lease import held
-from ptq_dynamics.engine.paths import ABSENT, Paths, beside
+from ptq_dynamics.engine.paths import Paths
 from support import artifacts, differing, visible, wait_until
 from toy import NAMES, Toy
 
@@ -236,42 +235,14 @@ sys.exit(run.main([sys.argv[1]]))
 """
 
 
-@pytest.mark.parametrize("way", ["settle", "job"])
 @pytest.mark.parametrize("last", ["walk/record.json", "walk/manifest.json"])
-def test_what_a_job_leaves_that_was_killed_once_it_had_published_is_removed(toy, last, way):
+def test_what_a_job_has_published_that_was_killed_then_is_up_to_date(toy, last):
     before = results(toy)
     shutil.rmtree(toy.folder / "results/walk")
     toy.settle()
     assert toy.python("-c", KILLED, toy.specs["walk"], last).returncode == -signal.SIGKILL
-    (left,) = (toy.folder / "results/walk").glob(".work-*")
-    other = left.with_name(".work-" + "0" * 16)
-    other.mkdir()  # may go on where its edit is made again
-    if way == "job":
-        assert toy.run("walk").returncode == 0
     assert toy.settle() == dict.fromkeys(NAMES, True)
-    assert list((toy.folder / "results/walk").glob(".work-*")) == [other]
     assert not differing(before, results(toy))
-
-
-def test_work_of_a_stopped_process_is_removed_once_no_process_needs_it(toy):
-    """One that has the lease may, or one that makes dropped files again."""
-    paths = Paths(toy.folder / "results/walk")
-    made, sums = record.read(paths.record), paths.folder / "sums.txt"
-    content, work = sums.read_bytes(), paths.work(made.identity)
-    (work / "scratch").mkdir(parents=True)
-    with held(paths.lease, print):
-        toy.settle()
-        assert work.exists()
-    result = made.manifest(paths.manifest)
-    result.drop(["sums.txt"])
-    toy.settle()
-    assert work.exists()
-    beside(paths.manifest, ABSENT).unlink()
-    toy.settle()
-    assert work.exists(), "its result is damaged"
-    sums.write_bytes(content)
-    toy.settle()
-    assert not work.exists()
 
 
 # The warm process

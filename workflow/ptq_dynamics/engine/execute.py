@@ -25,7 +25,7 @@ from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.lease import held, take_devices
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Spec, beside
-from ptq_dynamics.engine.publish import OUT, SCRATCH, clear, is_prepared, publish
+from ptq_dynamics.engine.publish import OUT, SCRATCH, is_prepared, publish
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import differences, restore_manifest, stale
 
@@ -52,7 +52,6 @@ def execute(
                     return 0
             elif not stale(spec, paths):
                 restore_manifest(paths)
-                clear(paths)
                 return 0
             progress.log = paths.log.open("w", encoding="utf-8", buffering=1)  # line by line
             clock = time.monotonic()

@@ -5,15 +5,11 @@ the work of a killed one."""
 
 import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
-
-from filelock import Timeout
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
@@ -51,21 +47,3 @@ def publish(work: Path, paths: Paths, made: record.Record) -> None:
     # The record in the work folder stays until all is done.
     write_atomically(paths.record, made.text())
     write_atomically(paths.manifest, made.manifest(paths.manifest).text())
-
-
-def clear(paths: Paths) -> None:
-    """Remove work folders that killed jobs left of a published result; the caller has its lease.
-    Work of other specifications stays, as an edit may be undone, and so does that on dropped files.
-    Raises `Problem` if there is no result."""
-    made = record.read(paths.record)
-    identities = {made.identity, *(acceptance.identity for acceptance in made.accepted)}
-    if not made.manifest(paths.manifest).dropped():
-        for identity in identities:
-            shutil.rmtree(paths.work(identity), ignore_errors=True)
-
-
-def sweep_works(paths: Paths) -> None:
-    """Do what `clear` does, unless another process has the lease."""
-    if paths.works():
-        with suppress(Problem, Timeout, OSError), held(paths.lease):
-            clear(paths)
