@@ -224,13 +224,13 @@ def test_an_interrupted_run_ends_at_once_and_goes_on(toy, number):
 
 KILLED = """
 import os, signal, sys
-from ptq_dynamics.engine import publish, run
+from ptq_dynamics.engine import run
 replace = os.replace
 def kill(source, target):
     replace(source, target)
     if str(target).endswith(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
-publish.os.replace = kill
+os.replace = kill
 sys.exit(run.main([sys.argv[1]]))
 """
 

@@ -4,7 +4,7 @@ import itertools
 import os
 from datetime import UTC, datetime
 
-from ptq_dynamics.engine import manifest, publish, record
+from ptq_dynamics.engine import execute, manifest, record
 from ptq_dynamics.engine.paths import Paths
 
 IDENTITY = "0123456789abcdef" * 4
@@ -16,9 +16,9 @@ def make(paths: Paths, text: str) -> record.Record:
     """Make a result in its work folder."""
     work = paths.work(IDENTITY)
     for name in FILES:
-        (work / publish.OUT / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / publish.OUT / name).write_text(text)
-    made = manifest.describe(work / publish.OUT, paths.manifest, {})
+        (work / execute.OUT / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / execute.OUT / name).write_text(text)
+    made = manifest.describe(work / execute.OUT, paths.manifest, {})
     account = record.describe(JOB, {}, made, None, datetime.now(UTC), 1.0)
     (work / "record.json").write_text(account.text())
     return account
@@ -26,7 +26,7 @@ def make(paths: Paths, text: str) -> record.Record:
 
 def put(paths: Paths) -> None:
     work = paths.work(IDENTITY)
-    publish.publish(work, paths, record.read(work / "record.json"))
+    execute.publish(work, paths, record.read(work / "record.json"))
 
 
 def kill_at(monkeypatch, number):
@@ -63,7 +63,7 @@ def test_whenever_it_is_killed_the_next_process_only_publishes_what_is_left(tmp_
         if paths.record.exists():
             held = record.read(paths.record).manifest(paths.manifest)
             assert held.harm(deep=True) is None, number
-        assert publish.is_prepared(paths.work(IDENTITY), paths), number
+        assert execute.is_prepared(paths.work(IDENTITY), paths), number
         put(paths)
         assert record.read(paths.record).files == made.files
         assert {(paths.folder / name).read_text() for name in FILES} == {text}

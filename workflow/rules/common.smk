@@ -35,7 +35,7 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # A job: `spec` below plans it (Plan.job) and writes its specification, which names a stage, a module
-# such as train.train; engine/run.py calls `run` of that module, and engine/publish.py moves the result
+# such as train.train; engine/execute.py calls `run` of that module, moves the result
 # to its folder and writes its manifest. The warm process (engine/warm.py) does the same, only faster.
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"

@@ -1,4 +1,7 @@
-"""Execute one job under a lease in a hidden work folder, and publish its result."""
+"""Execute one job under a lease in a hidden work folder, and publish its result.
+
+The work folder has the whole result before the first file moves, so another process can complete
+the work of a killed one. Files move first, then the record, and the manifest last."""
 
 import datetime
 import os
@@ -25,10 +28,10 @@ from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.lease import held, take_devices
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Spec, beside
-from ptq_dynamics.engine.publish import OUT, SCRATCH, is_prepared, publish
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import differences, restore_manifest, stale
 
+OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
 DIFFERS = "it came out different in {} (another processor or library?)"
 
 
@@ -120,6 +123,40 @@ def _build(
         write_atomically(work / RECORD, account.text())
     require()
     publish(work, paths, record.read(work / RECORD))
+
+
+def is_prepared(work: Path, paths: Paths) -> bool:
+    """Return whether an earlier process finished the work, and none of its files is lost."""
+    try:
+        files = record.read(work / RECORD).files
+    except Problem:
+        return False
+    for name, entry in files.items():
+        places = [path for path in (work / OUT / name, paths.folder / name) if path.exists()]
+        if not any(path.stat().st_size == entry["size"] for path in places):
+            return False
+    return True
+
+
+def publish(work: Path, paths: Paths, made: record.Record) -> None:
+    """Remove the files of an earlier result, and move those of a finished one to their place. The
+    caller has the lease."""
+    shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
+    names = sorted({file.split("/")[0] for file in made.files})
+    waiting = [name for name in names if (work / OUT / name).exists()]
+    # These list the old files.
+    for path in (paths.record, paths.manifest, beside(paths.manifest, ABSENT)):
+        path.unlink(missing_ok=True)
+    if paths.stem is None:
+        for entry in paths.folder.iterdir():
+            moved = entry.name in names and entry.name not in waiting
+            if not moved and not entry.name.startswith(".") and entry != paths.spec:
+                entry.unlink() if entry.is_symlink() or entry.is_file() else shutil.rmtree(entry)
+    for name in waiting:
+        os.replace(work / OUT / name, paths.folder / name)
+    # The record in the work folder stays until all is done.
+    write_atomically(paths.record, made.text())
+    write_atomically(paths.manifest, made.manifest(paths.manifest).text())
 
 
 def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:

@@ -19,9 +19,9 @@ from ptq_dynamics.config import Config
 from ptq_dynamics.curvature.geometry import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.checkout import ROOT
+from ptq_dynamics.engine.execute import OUT, publish
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, MANIFEST, RECORD, beside, files
-from ptq_dynamics.engine.publish import OUT, publish
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.captions import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
