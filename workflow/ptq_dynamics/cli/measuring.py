@@ -7,21 +7,22 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ptq_dynamics.base.checkpoints import CONFIG
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.chosen import SEVERAL, words
-from ptq_dynamics.hub.folders import LocalFile, listed
+
+if TYPE_CHECKING:
+    from ptq_dynamics.hub.folders import LocalFile
 
 Number = int | None
 Text = str | None
 Words = list[str] | None
 POLL = 2.0  # seconds between looks at the folders
-Files = frozenset[tuple[Path, LocalFile]]  # with the folders of their checkpoints
+Files = frozenset[tuple[Path, "LocalFile"]]  # with the folders of their checkpoints
 METHODS = (
     "gptq rtn awq (2 to 8 bits); nvfp4 nvfp4-weights mxfp4 q4_0 q4_1 gguf-mxfp4 (4 bits); "
     "q5_0 q5_1 (5 bits); fp8 int8 q8_0 (8 bits); others of config/quantizers.yaml; a .gguf file"
@@ -157,7 +158,10 @@ def _watch(folders: Sequence[Path], measure: Callable[[], None], *, piped: bool)
 
 def _files(folders: Sequence[Path]) -> Files:
     """Return the files of all checkpoints in folders."""
-    files = set[tuple[Path, LocalFile]]()
+    from ptq_dynamics.base.checkpoints import CONFIG
+    from ptq_dynamics.hub.folders import listed
+
+    files = set[tuple[Path, "LocalFile"]]()
     for config in (path for folder in folders for path in folder.glob(f"*/{CONFIG}")):
         with suppress(FileNotFoundError):  # it is being deleted
             files |= {(config.parent, file) for file in listed(config.parent, bool)}
