@@ -47,14 +47,14 @@ def test_two_processes_of_one_job_make_it_once(toy):
     said = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], said
     assert "".join(said).count(": done in ") == 1
-    assert "".join(said).count("waits for another process") == 2
+    assert "".join(said).count("waits for the process") == 2
 
 
 def test_who_waits_for_one_that_is_killed_goes_on_from_its_state(toy):
     first = toy.start("walk")
     wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
     second = toy.start("walk")
-    assert "waits for another process" in second.stderr.readline()
+    assert "waits for the process" in second.stderr.readline()
     first.kill()
     first.wait()
     said = second.communicate(timeout=90)[1]
@@ -78,7 +78,7 @@ def test_others_wait_for_a_process_that_is_stopped(toy):
     wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
     first.send_signal(signal.SIGSTOP)
     second = toy.start("walk")
-    assert "waits for another process" in second.stderr.readline()
+    assert "waits for the process" in second.stderr.readline()
     first.send_signal(signal.SIGCONT)
     assert "done in" in first.communicate(timeout=60)[1]
     assert second.communicate(timeout=60)[1] == "" and second.returncode == 0

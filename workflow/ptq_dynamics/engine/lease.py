@@ -34,7 +34,7 @@ def held(path: Path, say: Callable[[str], None] | None = None) -> Iterator[Calla
     except Timeout:
         if say is None:
             raise
-        say(f"waits for another process, which writes to {path.parent}")
+        say(f"waits for the process that writes to {path.parent}")
         lock.acquire()
     own = path.stat().st_ino
 
