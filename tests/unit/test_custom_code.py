@@ -9,7 +9,7 @@ from huggingface_hub import constants, hf_api, hf_hub_download
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import project
-from ptq_dynamics.cli.defects import without_defects
+from ptq_dynamics.cli.selection import without_defects
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import folders, lock

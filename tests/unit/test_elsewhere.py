@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.cli import places
+from ptq_dynamics.cli import project
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders
@@ -180,8 +180,8 @@ def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
     for place in ("a/run", "b/run", "c/b/run", "a/run"):
         folder = tmp_path / place
         folder.mkdir(parents=True, exist_ok=True)
-        (name,) = places.names_of([place], [])
-        with places.claimed(None, [place], [name]) as root:
+        (name,) = project.names_of([place], [])
+        with project.claimed(None, [place], [name]) as root:
             entry = {"checkpoints": {"folder": os.path.relpath(folder, root)}}
             (root / "config/families.yaml").write_text(json.dumps({"own": {"run": entry}}))
             made = root / "results/own/measure/run"
@@ -189,9 +189,9 @@ def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
             (made / "record.json").touch()
         assert roots.setdefault(place, str(root)) == str(root)
     assert [*roots.values()] == ["own/run", "own/b-run", "own/b-run-2"]
-    assert places.names_of(["a/run", "b/run"], []) == ["a-run", "b-run"]
+    assert project.names_of(["a/run", "b/run"], []) == ["a-run", "b-run"]
     with pytest.raises(Problem, match="name each run once"):
-        places.names_of(["a/run", "a/run/"], [])
+        project.names_of(["a/run", "a/run/"], [])
 
 
 def test_a_folder_of_text_says_what_is_not_read(tmp_path, refused):

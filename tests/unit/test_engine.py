@@ -212,6 +212,29 @@ def test_an_interrupted_run_ends_at_once_and_goes_on(toy, number):
     assert not list(toy.folder.rglob(".work-*"))
 
 
+KILLED = """
+import os, signal, sys
+from ptq_dynamics.engine import run
+replace = os.replace
+def kill(source, target):
+    replace(source, target)
+    if str(target).endswith(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = kill
+sys.exit(run.main([sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize("last", ["walk/record.json", "walk/manifest.json"])
+def test_what_a_job_has_published_that_was_killed_then_is_up_to_date(toy, last):
+    before = results(toy)
+    shutil.rmtree(toy.folder / "results/walk")
+    toy.settle()
+    assert toy.python("-c", KILLED, toy.specs["walk"], last).returncode == -signal.SIGKILL
+    assert toy.settle() == dict.fromkeys(NAMES, True)
+    assert not differing(before, results(toy))
+
+
 # The warm process
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.cli.defects import without_defects
+from ptq_dynamics.cli.selection import without_defects
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import formats

@@ -1,6 +1,7 @@
 """Several processes of one job, and what a job starts: one works, and all end with it."""
 
-import os
+import shutil
+import signal
 import sys
 from subprocess import PIPE, Popen
 
@@ -8,37 +9,24 @@ import psutil
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import lease
-from support import wait_until
+from support import artifacts, wait_until
 from toy import Toy
 
 pytestmark = pytest.mark.slow
 
 
-def test_the_lease_of_a_machine_that_is_gone_is_free_after_a_while(tmp_path):
-    path = tmp_path / ".lease"
-    path.write_text("pid=1\nhost=elsewhere\ntoken=0\n")
-    os.utime(path, (0, 0))
-    with lease.held(path, lambda _: None) as mine:
-        mine.require()
-
-
-def test_the_lease_of_who_was_killed_before_it_wrote_its_name_is_free(tmp_path, monkeypatch):
-    monkeypatch.setattr(lease, "SECONDS", 1.0)
-    monkeypatch.setattr(lease, "BEAT", 0.3)
-    path = tmp_path / ".lease"
-    path.touch()
-    with lease.held(path, lambda _: None) as mine:
-        mine.require()
-
-
-@pytest.mark.parametrize("loss", ["taken", "deleted"])
-def test_who_has_lost_the_lease_is_told(tmp_path, loss):
-    path = tmp_path / ".lease"
-    with lease.held(path, print) as mine:
-        mine.require()
-        path.write_text("another\n") if loss == "taken" else path.unlink()
-        with pytest.raises(Problem, match="another process has taken over"):
-            mine.require()
+def test_the_lease_on_a_folder_that_was_deleted_is_lost(tmp_path):
+    folder = tmp_path / "result"
+    folder.mkdir()
+    with lease.held(folder / ".lease", print) as require:
+        require()
+        shutil.rmtree(folder)
+        folder.mkdir()
+        with lease.held(folder / ".lease", print) as of_another:
+            with pytest.raises(Problem, match="was deleted"):
+                require()
+            of_another()
+    assert not [*folder.iterdir()]
 
 
 # Jobs
@@ -70,6 +58,29 @@ def test_who_waits_for_one_that_is_killed_goes_on_from_its_state(toy):
     first.wait()
     said = second.communicate(timeout=90)[1]
     assert second.returncode == 0 and "going on from" in said, said
+
+
+def test_who_lost_the_folder_publishes_nothing_and_says_no_more_than_a_line(toy):
+    folder = toy.folder / "results/walk"
+    process = toy.start("walk")
+    wait_until(lambda: list(folder.glob(".work-*/scratch/state.txt")))
+    shutil.rmtree(folder, ignore_errors=True)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1 and "Traceback" not in said, said
+    assert not {*artifacts(folder)} - {"spec.json"}
+    toy.settle(pause=0.0, count=20)
+    assert toy.run("walk").returncode == 0
+
+
+def test_others_wait_for_a_process_that_is_stopped(toy):
+    first = toy.start("walk")
+    wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
+    first.send_signal(signal.SIGSTOP)
+    second = toy.start("walk")
+    assert "waits for the process" in second.stderr.readline()
+    first.send_signal(signal.SIGCONT)
+    assert "done in" in first.communicate(timeout=60)[1]
+    assert second.communicate(timeout=60)[1] == "" and second.returncode == 0
 
 
 # What a job starts

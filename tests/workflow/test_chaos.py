@@ -145,8 +145,6 @@ def compare(wanted, project, when):
         found.pop(f"{PLACES[0]}/{name}", None)
     changed = differing(wanted, found)
     assert wanted and not changed, f"{when}: {changed[:5]}"
-    left = [path for place in PLACES for path in (project.folder / place).rglob(".work-*")]
-    assert not left, f"{when}: {left}"
 
 
 def is_under_way(project, process, moments):

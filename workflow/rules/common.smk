@@ -50,7 +50,7 @@ ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # calls `run(context)` of its stage, a module such as train/train.py. The context has the settings,
 # the manifests of the inputs by label, and an empty folder. The manifest lists the files that the
 # stage writes there, with digests, and the facts that `run` returns. The record has the same, the
-# specification, versions, machine and time. engine/publish.py:publish moves all to the result's
+# specification, versions, machine and time. engine/execute.py:publish moves all to the result's
 # folder, the manifest last; the next job reads files and facts there.
 # Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"

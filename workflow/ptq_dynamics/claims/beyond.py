@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ptq_dynamics.claims.controlled import (
+    AT_EQUAL_TOKENS,
     BITS,
     CONTROLLED,
     CURVATURE,
@@ -19,6 +20,7 @@ from ptq_dynamics.claims.controlled import (
     RATES,
     STABLE,
     at_equal_loss,
+    deployed,
     loss_gap,
     of_twice,
     rises,
@@ -77,6 +79,7 @@ def flat_objectives(data: "Samples") -> Iterator[Row]:
         trace = data.end(name, FULL_PRECISION, TRACE) / data.end(ADAMW, FULL_PRECISION, TRACE)
         yield Row(f"{CURVATURE[TRACE]} at the end: {name} / plain loss", trace)
         yield loss_gap(data, name, name, "plain loss", ADAMW)
+    yield from deployed(data, "five objectives / plain loss", [Q3], FLAT, [ADAMW])
 
 
 def _at_equal_loss(
@@ -107,6 +110,9 @@ def architectures(data: "Samples") -> Iterator[Row]:
         yield Row(f"{bits} error, {label}: LAWA of 20 / end of decay", lower)
         gap = data.end(average, quantizer, LOSS) - data.end(decayed, quantizer, LOSS)
         yield Row(f"{bits} loss, {label}: LAWA of 20 − end of decay", gap, None, "nats")
+    for name in ARCHITECTURES:
+        runs = [f"{name}-rainbow-172"], [f"{name}-constant"]
+        yield from deployed(data, f"{name}, end / stable run", [Q4], *runs)
 
 
 def optimizers(data: "Samples") -> Iterator[Row]:
@@ -116,6 +122,8 @@ def optimizers(data: "Samples") -> Iterator[Row]:
             yield _at_equal_loss(data, name, f"{label} / AdamW", quantizer)
     for name, label in OPTIMIZERS.items():
         yield loss_gap(data, label, name, "AdamW", ADAMW)
+    for name, label in OPTIMIZERS.items():
+        yield from deployed(data, f"{label} / AdamW", BITS, [name], [ADAMW])
 
 
 def decay_length(data: "Samples") -> Iterator[Row]:
@@ -124,6 +132,7 @@ def decay_length(data: "Samples") -> Iterator[Row]:
     for name, label in SHAPES.items():
         yield _at_equal_loss(data, name, f"{label} / linear decay over 20 %", Q4)
     yield loss_gap(data, "decay over 5 %", "cooldown-5", "40 %", "cooldown-40")
+    yield from deployed(data, "decay over 40 % / 5 %", BITS, ["cooldown-40"], ["cooldown-5"])
 
 
 def averages(data: "Samples") -> Iterator[Row]:
@@ -139,6 +148,8 @@ def averages(data: "Samples") -> Iterator[Row]:
     for quantizer, bits in BITS.items():
         slope = data.slope(AVERAGES, quantizer, TRACE, at_equal_loss=True)
         yield Row(f"{bits} error, per tenfold trace at equal loss, over averages", slope)
+    says = "LAWA and exponential / decayed run"
+    yield from deployed(data, says, BITS, pooled, [ADAMW])
 
 
 def schedule_law(data: "Samples") -> Iterator[Row]:
@@ -166,6 +177,7 @@ def newer_quantizers(data: "Samples") -> Iterator[Row]:
         yield Row(f"error at the ends of cooldowns: {name} / {Q4}", ends[name] / ends[Q4])
     better = ends["autoround-3bit"] / ends[Q3]
     yield Row(f"error at the ends of cooldowns: autoround-3bit / {Q3}", better)
+    yield from deployed(data, AT_EQUAL_TOKENS, NEWER, COOLED, [STABLE], None)
 
 
 def critical_bits(data: "Samples") -> Iterator[Row]:
@@ -239,6 +251,7 @@ def longer_budget(data: "Samples") -> Iterator[Row]:
     for first, budgets in enumerate((1, 1.5, 2)):
         says = f"4-bit error: effect of twice the tokens, ends from {budgets} budgets on"
         yield Row(says, of_twice(data, THRICE[first:]))
+    yield from deployed(data, "at 2.5, 3 / 1, 1.5 budgets", [Q4], THRICE[-2:], THRICE[:2])
 
 
 def best_rates(data: "Samples") -> Iterator[Row]:
@@ -248,6 +261,7 @@ def best_rates(data: "Samples") -> Iterator[Row]:
         yield _at_equal_loss(data, "muon", "Muon at AdamW's rate / AdamW", quantizer)
     for name, label in ((MUON, "Muon, best rate"), ("muon", "Muon, AdamW's rate")):
         yield loss_gap(data, label, name, "AdamW", ADAMW)
+    yield from deployed(data, "Muon / AdamW, best rates", BITS, [MUON], [ADAMW])
 
 
 BEYOND = (

@@ -4,7 +4,7 @@ The first line of each function's docstring is the claim. Published values were 
 an error of about 2 per cent. Comparisons use the ends of cooldowns and the last third of the stable
 run. The margin of `alike` is half the published difference between cooldowns and the stable run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import isnan, log10
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ DECAYS = [f"decay-lambda-{decay}" for decay in ("0.0005", "0.001", "0.005", "0.0
 HORIZONS = ("020", "088", "156", "190")
 LEAST_TOKENS = 20  # per parameter, of horizons that count (Hoffmann et al. 2022)
 GRADIENT = "gradient_norm"
+AT_EQUAL_TOKENS = "ends of cooldowns / stable run, at equal tokens"
 
 
 def in_decay(data: "Samples", what: str, *measured: str, published: float | None = None) -> Row:
@@ -82,6 +83,20 @@ def at_equal_loss(
         yield Row(says, data.tenfold(numbers, errors), published)
 
 
+def deployed(
+    data: "Samples",
+    says: str,
+    quantizers: Iterable[str],
+    above: Sequence[str],
+    under: Sequence[str],
+    share: float | None = 1.0,
+) -> Iterator[Row]:
+    """Yield ratios of perplexities after quantization (`Samples.perplexities`)."""
+    for quantizer in quantizers:
+        ratio = data.perplexities(above, under, quantizer, share)
+        yield Row(f"perplexity under {quantizer}: {says}", ratio, deployed=True)
+
+
 def rise_in_decay(data: "Samples") -> Iterator[Row]:
     """The 4-bit error rises as the learning rate decays."""
     yield in_decay(data, "4-bit error", Q4, published=1.68)
@@ -91,6 +106,7 @@ def rise_in_decay(data: "Samples") -> Iterator[Row]:
     for name, rise, published in zip(RAINBOW, rises(data, RAINBOW), published_rises, strict=True):
         branch = f"cooldown from {int(name[-3:])}k steps"
         yield Row(f"4-bit error: {branch} / stable run, at equal tokens", rise, published)
+    yield from deployed(data, AT_EQUAL_TOKENS, [Q4], LATER, [STABLE], None)
 
 
 def schedule_or_tokens(data: "Samples") -> Iterator[Row]:
@@ -112,6 +128,8 @@ def budget_independence(data: "Samples") -> Iterator[Row]:
     yield Row("4-bit error: ends at 82B and 100B / ends at 28B and 46B tokens", grown, 1.03)
     grown = data.ratio(data.end(LATER, Q4), data.end(RAINBOW[0], Q4))
     yield Row("4-bit error: ends from 28B tokens on / end at 10B", grown, 1.10)
+    says = "at 82B, 100B / at 28B, 46B tokens"
+    yield from deployed(data, says, [Q4], LATER[-2:], LATER[:2])
 
 
 def constant_rate(data: "Samples") -> Iterator[Row]:
@@ -120,12 +138,14 @@ def constant_rate(data: "Samples") -> Iterator[Row]:
     yield Row("4-bit error of the stable run: last third / 10 % of its tokens", grown, 1.32)
     gained = data.ratio(data.end(LATER[-1], Q4), data.at(LATER[-1], Q4, share=0))
     yield Row("4-bit error: end of the last cooldown / its beginning", gained, 1.71)
+    yield from deployed(data, "end / 10 % of the tokens", [Q4], [STABLE], [STABLE], 0.1)
 
 
 def other_quantizers(data: "Samples") -> Iterator[Row]:
     """AWQ's error rises in decay as GPTQ's does."""
     yield in_decay(data, "AWQ error", "awq-4bit")
     yield in_decay(data, "LLM.int8 error (decides nothing)", "int8")
+    yield from deployed(data, AT_EQUAL_TOKENS, ["awq-4bit"], LATER, [STABLE], None)
 
 
 def peak_rate(data: "Samples") -> Iterator[Row]:
@@ -142,6 +162,8 @@ def peak_rate(data: "Samples") -> Iterator[Row]:
     yield Row("loss that the blocks carry at the end: rate 3e-3", carried, None, "nats")
     *_, less, more = RATES
     yield loss_gap(data, f"rate {called(data, more)}", more, called(data, less), less)
+    yield from deployed(data, "rate 3e-3 / 3e-4", BITS, [RATES[2]], [RATES[0]])
+    yield from deployed(data, "rate 1e-2 / 3e-3", BITS, [RATES[3]], [RATES[2]])
 
 
 def unstable_rates(data: "Samples") -> Iterator[Row]:
@@ -151,6 +173,7 @@ def unstable_rates(data: "Samples") -> Iterator[Row]:
         less, more = (data.at_loss(name, both, quantizer) for name in both)
         low, high = (called(data, name) for name in both)
         yield Row(f"{bits} error at equal loss: rate {high} / {low}", data.ratio(more, less))
+    yield from deployed(data, "rate 3e-2 / 1e-2", BITS, ["wsd-3e-2"], ["wsd-1e-2"])
 
 
 def averaging(data: "Samples") -> Iterator[Row]:
@@ -188,11 +211,13 @@ def kumar(data: "Samples") -> Iterator[Row]:
     for (size, kind), (first, last) in grown.items():
         says = f"3-bit δ, {size.upper()}, {kind}: longest budget / second"
         yield Row(says, data.ratio(last, first))
+    longest = ["kumar-160m-cosine-99.5-to-0"], ["kumar-160m-wsd-89.5"]
+    yield from deployed(data, "160M, longest budget: cosine / WSD", [Q3], *longest)
 
 
 def cosine(data: "Samples") -> Iterator[Row]:
     """Under cosine schedules the peak rate matters more than the horizon."""
-    rates = ("6e-4", "3e-3")
+    rates, both = ("6e-4", "3e-3"), ("cosine-190-6e-4", "cosine-190-3e-3")
     names = {(h, rate): f"cosine-{h}-{rate}" for h in HORIZONS for rate in rates}
     errors = {at: data.end(name, Q4) for at, name in names.items()}
     first = [names[h, rates[0]] for h in HORIZONS]
@@ -203,6 +228,7 @@ def cosine(data: "Samples") -> Iterator[Row]:
     if len(count) < 2:
         data.missing.append(f"fewer than two {counted}")
         yield Row(says, data.tenfold({}, []))
+        yield from deployed(data, "rate 3e-3 / 6e-4", [Q4], both[1:], both[:1])
         return
     over_horizons = [data.geometric([errors[h, rate] for h in count]) for rate in rates]
     over_rates = [data.geometric([errors[h, rate] for rate in rates]) for h in count]
@@ -222,12 +248,12 @@ def cosine(data: "Samples") -> Iterator[Row]:
     horizon = np.maximum(last / first, first / last)
     says = "4-bit error: effect of the peak rate / effect of the horizon, all horizons"
     yield Row(says, by_rate / horizon)
-    both = ("cosine-190-6e-4", "cosine-190-3e-3")
     words = " / ".join(called(data, name) for name in both)
     yield Row(f"4-bit error: peak rate {words}, over four horizons", by_rate)
     yield Row("4-bit error: longest horizon / shortest, over both rates", last / first)
     less, more = (data.at_loss(name, both, Q4) for name in both)
     yield Row(f"4-bit error at equal loss: peak rate {words}", less / more)
+    yield from deployed(data, "rate 3e-3 / 6e-4", [Q4], both[1:], both[:1])
 
 
 def weight_decay(data: "Samples") -> Iterator[Row]:
@@ -237,6 +263,7 @@ def weight_decay(data: "Samples") -> Iterator[Row]:
     both = ("decay-lambda-0.01", "decay-lambda-0.001")
     more, less = (f"{data.number('weight_decay', name):g}" for name in both)
     yield loss_gap(data, f"λ {more}", both[0], less, both[1])
+    yield from deployed(data, "λ 0.01 / 0.001", BITS, both[:1], both[1:])
 
 
 def adamc(data: "Samples") -> Iterator[Row]:
@@ -251,6 +278,7 @@ def adamc(data: "Samples") -> Iterator[Row]:
         stable = data.over(trunk, FULL_PRECISION, GRADIENT, shares=(0.7, 0.8))
         decayed = data.over(run, FULL_PRECISION, GRADIENT, shares=(late, 1))
         yield Row(f"gradient norm, {label}: last 5 % of the budget / 70 to 80 %", decayed / stable)
+    yield from deployed(data, "AdamC / AdamW", [Q4], ["adamc-3e-3"], ["wsd-3e-3"])
 
 
 def curvature(data: "Samples") -> Iterator[Row]:

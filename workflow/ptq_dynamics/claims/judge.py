@@ -13,7 +13,6 @@ from itertools import chain
 
 import numpy as np
 
-from ptq_dynamics.claims import deployed
 from ptq_dynamics.claims.beyond import BEYOND, EVERY
 from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap
 from ptq_dynamics.claims.definitions import (
@@ -83,7 +82,7 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
             judged |= {"outcome": NOT_MEASURED, "why": here.unmeasured}
             continue
         view, rows = Samples(curves(claim), here.seeds, numbers=settings.numbers), judged["rows"]
-        for row in chain(claim.read(view), deployed.rows(view, claim.name)):
+        for row in claim.read(view):
             rows.append(_measured(row, view.missing))
             if len(rows) == 1 and "low" in rows[0]:
                 samples[claim.name] = row.sample

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss, rates_of
+from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss, deployed, rates_of
 from ptq_dynamics.claims.definitions import Claim, Row
 from ptq_dynamics.measure.names import DEGRADATION, FULL_PRECISION, LOSS
 
@@ -30,6 +30,7 @@ def smollm3(data: "Samples") -> Iterator[Row]:
         yield Row(f"{BITS[quantizer]} error: end of decay / its beginning", rise, published)
     gap = data.end(run, FULL_PRECISION, LOSS) - data.at(run, FULL_PRECISION, LOSS, share=0)
     yield Row("loss in full precision: end of decay − its beginning", gap, -0.11, "nats")
+    yield from deployed(data, "end of decay / its beginning", BITS, [run], [run], 0.0)
 
 
 def olmo2(data: "Samples") -> Iterator[Row]:
@@ -46,6 +47,9 @@ def olmo2(data: "Samples") -> Iterator[Row]:
     for size in ("7b", "13b", "32b"):
         soup = data.ratio(data.end(f"olmo2-{size}-soup", Q3), data.end(ingredients(size), Q3))
         yield Row(f"3-bit error: soup of {size.upper()} / its ingredients", soup)
+    for size in SIZES:
+        says = f"{size}, ends of stage 2 / stage 1"
+        yield from deployed(data, says, [Q3], ingredients(size), [f"olmo2-{size}"])
 
 
 def post_training(data: "Samples") -> Iterator[Row]:
@@ -82,6 +86,8 @@ def apertus_and_amber(data: "Samples") -> Iterator[Row]:
         early = [data.over(run, quantizer, shares=(0, 0.25), end_of="amber") for run in runs]
         says = f"{bits} error over the first quarter of Amber's tokens: Apertus / Amber"
         yield Row(says, data.ratio(*early))
+    decay = ["apertus-decay"]
+    yield from deployed(data, "Apertus, end of decay / start", BITS, decay, decay, 0.0)
 
 
 def opensci(data: "Samples") -> Iterator[Row]:
@@ -93,12 +99,14 @@ def opensci(data: "Samples") -> Iterator[Row]:
     for run in runs:
         rise = data.ratio(data.end(run, Q4), data.at(run, Q4, share=0))
         yield Row(f"4-bit error of {run[8:12].upper()}: end of decay / its beginning", rise)
+    yield from deployed(data, "both sizes, end of decay / start", [Q4], runs, runs, 0.0)
 
 
 def rate_of_7b(data: "Samples") -> Iterator[Row]:
     """OLMo-2 7B repeats claim 3."""
     runs = [f"olmo2-7b-lr-{rate}-decay" for rate in ("3e-4", "6e-4", "9e-4", "12e-4")]
     yield from at_equal_loss(data, rates_of(data, runs), "peak rate")
+    yield from deployed(data, "rate 1.2e-3 / 3e-4", BITS, runs[-1:], runs[:1])
 
 
 PUBLIC = (

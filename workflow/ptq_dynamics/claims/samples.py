@@ -170,6 +170,19 @@ class Samples:
 
         return self._over_seeds(read)
 
+    def perplexities(
+        self, above: Sequence[str], under: Sequence[str], quantizer: str, share: float | None
+    ) -> Sample:
+        """Return the geometric mean perplexity at the ends of the runs `above`, divided by that of
+        the runs `under`, at a share of their tokens. Without a share, the only run `under` is read
+        where each run above ends."""
+        ends = [self.end(name, quantizer, LOSS) for name in above]
+        if share is None:
+            others = [self.at(under[0], quantizer, LOSS, end_of=name) for name in above]
+        else:
+            others = [self.at(name, quantizer, LOSS, share=share) for name in under]
+        return np.asarray(np.exp(np.mean(ends, axis=0) - np.mean(others, axis=0)))
+
     def distance(self, name: str, quantizer: str) -> Sample:
         """Return how far quantization moves the final weights of the first seed; no error."""
         planes = self.curves.inputs.get(needs.landscape(name, quantizer))

@@ -1,4 +1,4 @@
-"""Configuration chosen on the command line, and projects in other folders."""
+"""Arguments of several verbs, the configuration that they choose, and builds of it."""
 
 import os
 import signal
@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Context, Option
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout
@@ -19,6 +21,25 @@ if TYPE_CHECKING:
 
 FOLDER = Path("config")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CONFIGURED = "default: the value in config/config.yaml"
+SEVERAL = "repeat it, or quote several"
+
+
+def _typed(context: Context, path: Path) -> Path:
+    """Return a typed path relative to the project, whose place `context.obj` has."""
+    return Path(os.path.normpath(context.obj / path))
+
+
+def words(values: list[str] | None) -> list[str]:
+    """Return the words of an option that is given several times, or with several words."""
+    return " ".join(values or ()).split()
+
+
+Scale = Annotated[str | None, Option(help=CONFIGURED)]
+Figures = Annotated[str | None, Option(help=CONFIGURED)]
+Seeds = Annotated[str | None, Option(help=CONFIGURED)]
+Json = Annotated[bool, Option("--json", help="print the complete result as JSON")]
+Place = Annotated[Path, Argument(callback=_typed, show_default=False)]
 
 
 def load(**choice: str | bool | None) -> "Config":

@@ -8,7 +8,7 @@ from typer import Option
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.options import Figures, Place, Scale, Seeds
+from ptq_dynamics.cli.chosen import Figures, Place, Scale, Seeds
 
 
 def accept(

@@ -1,17 +1,28 @@
-"""`ptq-dynamics measure`: write a project for own checkpoints, and build it."""
+"""`ptq-dynamics measure`: write a project for own checkpoints, and build it. With `--watch`, do so
+again as checkpoints come and go."""
 
-from contextlib import chdir
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import chdir, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.options import SEVERAL, words
+from ptq_dynamics.cli.chosen import SEVERAL, words
+
+if TYPE_CHECKING:
+    from ptq_dynamics.hub.folders import LocalFile
 
 Number = int | None
 Text = str | None
 Words = list[str] | None
+POLL = 2.0  # seconds between looks at the folders
+Files = frozenset[tuple[Path, "LocalFile"]]  # with the folders of their checkpoints
 METHODS = (
     "gptq rtn awq (2 to 8 bits); nvfp4 nvfp4-weights mxfp4 q4_0 q4_1 gguf-mxfp4 (4 bits); "
     "q5_0 q5_1 (5 bits); fp8 int8 q8_0 (8 bits); others of config/quantizers.yaml; a .gguf file"
@@ -66,8 +77,8 @@ def measure(
     """Measure how your own checkpoints change under quantization.
 
     Example: ptq-dynamics measure ~/runs/mine --last 4"""
-    from ptq_dynamics.cli import own, own_scale, project, watching
-    from ptq_dynamics.cli.places import claimed, names_of
+    from ptq_dynamics.cli import own, own_scale, project
+    from ptq_dynamics.cli.project import claimed, names_of
 
     workflow_profile, runs = chosen.profile(profile), names_of(places, words(names))
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
@@ -116,7 +127,42 @@ def measure(
             print("written:", ", ".join(str(root / file) for file in files), flush=True)
 
     if watch:
-        watching.watch([Path(place) for place in places], once, piped=piped)
+        _watch([Path(place) for place in places], once, piped=piped)
     else:
         once()
     return True
+
+
+def _watch(folders: Sequence[Path], measure: Callable[[], None], *, piped: bool) -> None:
+    """Call `measure` whenever checkpoints in folders are complete, or deleted; print its errors.
+    If `piped`, input or the end of the standard input ends this, after a last call."""
+    if lacking := [str(folder) for folder in folders if not folder.is_dir()]:
+        raise Problem(f"--watch: {lacking[0]} is no folder; create it, or leave --watch out")
+    print(f"watching {', '.join(map(str, folders))}; press Ctrl-C to end", flush=True)
+    before, is_last = Files(), False
+    while True:
+        is_last |= piped and bool(select.select([sys.stdin], [], [], 0)[0])
+        now = _files(folders)
+        time.sleep(POLL)
+        if now != _files(folders):
+            continue  # a checkpoint is complete once nothing in it changes
+        if now and now != before:
+            before = now
+            try:
+                measure()
+            except (Problem, OSError) as error:
+                print(f"error: {error}", file=sys.stderr, flush=True)
+        elif is_last:
+            return
+
+
+def _files(folders: Sequence[Path]) -> Files:
+    """Return the files of all checkpoints in folders."""
+    from ptq_dynamics.base.checkpoints import CONFIG
+    from ptq_dynamics.hub.folders import listed
+
+    files = set[tuple[Path, "LocalFile"]]()
+    for config in (path for folder in folders for path in folder.glob(f"*/{CONFIG}")):
+        with suppress(FileNotFoundError):  # it is being deleted
+            files |= {(config.parent, file) for file in listed(config.parent, bool)}
+    return frozenset(files)

@@ -1,23 +1,27 @@
-"""Writing the project of `ptq-dynamics measure`: the configuration in a folder `root`."""
+"""The project of `ptq-dynamics measure`: its folder, and the configuration in it."""
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import chdir
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
+from shutil import rmtree
 
 from huggingface_hub import constants
 from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.cli import chosen, deleted
-from ptq_dynamics.cli.defects import without_defects
-from ptq_dynamics.cli.deleted import Shards
+from ptq_dynamics.cli import chosen, selection
+from ptq_dynamics.cli.chosen import ending
 from ptq_dynamics.cli.own_scale import DEFAULTS, QUANTIZERS, Yaml, relative
+from ptq_dynamics.cli.selection import Shards, without_defects
 from ptq_dynamics.config import families
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.engine.checkout import ROOT
+from ptq_dynamics.engine.lease import held
+from ptq_dynamics.engine.paths import RECORD
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.hub.files import COMMIT, Part
@@ -26,6 +30,61 @@ from ptq_dynamics.quantize.methods import AnyQuantizer, Calibrated
 
 SCALE, FIGURE, RUN = "own", "quantization", "run"
 LOCK = Path("families.lock.json")
+
+
+@contextmanager
+def claimed(out: Path | None, places: Sequence[str], names: Sequence[str]) -> Iterator[Path]:
+    """Hold the folder of a project against other calls: `out`, or a folder in own/ with the names
+    of runs. This folder has no other runs. A new folder without any measurement is removed again,
+    also where a signal ends this process."""
+    for root in [out] if out else _roots(names, places):
+        if out is None and not _is_free(root, places):
+            continue
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with ending(sys.exit), held(root.parent / f".{root.name}.lease", print) as require:
+            # It may have waited for a call with other runs.
+            if out is None and not _is_free(root, places):
+                continue
+            is_new = not root.exists()
+            (root / "config").mkdir(parents=True, exist_ok=True)
+            try:
+                yield root
+            finally:
+                if is_new and not any(root.glob(f"results/*/measure/**/*{RECORD}")):
+                    require()
+                    rmtree(root)
+            return
+
+
+def _roots(names: Sequence[str], places: Sequence[str]) -> Iterator[Path]:
+    """Yield folders for runs: by their names, then with the parent folders, then with a number."""
+    yield Path("own", "-".join(names))
+    above = [Path(place).resolve().parent.name for place in places]
+    first = "-".join(f"{one}-{two}" for one, two in zip(above, names, strict=True))
+    yield Path("own", first)
+    yield from (Path("own", f"{first}-{number}") for number in count(2))
+
+
+def _is_free(root: Path, places: Sequence[str]) -> bool:
+    """Return whether a folder has no project, or one of these runs."""
+    if not (file := root / "config/families.yaml").is_file():
+        return True
+    sources = [entry["checkpoints"] for entry in config.read_yaml(file)["own"].values()]
+    earlier = [s.get("repository") or str((root / s["folder"]).resolve()) for s in sources]
+    return earlier == [str(Path(p).resolve()) if Path(p).is_dir() else p for p in places]
+
+
+def names_of(places: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Return the names of runs: those given, or the last parts of their places that differ."""
+    if given and (len(given) != len(places) or len({*given}) < len(given)):
+        raise Problem(f"--names has {', '.join(given)}: must be {len(places)} different names")
+    parts = [Path(place).resolve().parts for place in places]
+    if len({*parts}) < len(parts):
+        raise Problem(f"{', '.join(places)} has a run twice; name each run once")
+    for depth in range(1, max(map(len, parts))):
+        if len({own[-depth:] for own in parts}) == len(parts):
+            return list(given) or ["-".join(own[-depth:]) for own in parts]
+    raise AssertionError(parts)
 
 
 def write(
@@ -87,7 +146,7 @@ def write(
         chosen.write(root / f"config/{file}.yaml", content)
     with chdir(root):
         has_deleted = any(entry.get("deleted") for entry in own.values())
-        more = deleted.lost(chosen.plan()) if has_deleted else frozenset()
+        more = selection.lost(chosen.plan()) if has_deleted else frozenset()
     for of, shard in sorted(more):
         print(f"{shard} of {of} is left out: it was deleted, and not measured as it is now")
     if more:
@@ -115,9 +174,9 @@ def complete(root: Path, key: str, entry: Yaml) -> list[str]:
         return []
     results = Path("results", SCALE, "fetch", key)
     with chdir(root):
-        known = [local for _, local in deleted.linked(results, given.checkpoints.folder)]
+        known = [local for _, local in selection.linked(results, given.checkpoints.folder)]
         source, left = without_defects(given, given.checkpoints, known)
-        entry["deleted"] = [asdict(local) for local in deleted.without_files(results, source)]
+        entry["deleted"] = [asdict(local) for local in selection.without_files(results, source)]
     print(*(f"{line}\n" for line in left), sep="", end="", flush=True)
     if source.exclude:
         entry["checkpoints"]["exclude"] = [*source.exclude]

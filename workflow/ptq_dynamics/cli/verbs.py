@@ -14,7 +14,7 @@ from typer import Option
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.options import SEVERAL, Figures, Json, Place, Scale, Seeds, words
+from ptq_dynamics.cli.chosen import SEVERAL, Figures, Json, Place, Scale, Seeds, words
 
 SHOWN = 10  # measurements
 OTHERS = ("claims", "tables", "paper", "report")

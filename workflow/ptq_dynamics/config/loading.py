@@ -107,7 +107,7 @@ _CHOSEN = ("folder", "lock", "choice")  # what a choice decides
 _PARTS = {n: field.annotation for n, field in Config.model_fields.items() if n not in _CHOSEN}
 TYPES: dict[str, Any] = {"config": Choice, "ladder": Ladder, **_PARTS}
 # Files directly in the folder config/.
-FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name != "scale"]
+FILES = [f"{name}.yaml" for name in (*TYPES, "own", "formats") if name != "scale"]
 # Variables of `make` by the key of a choice.
 BY_MAKE = {"scale": "SCALE", "figures": "FIGURES", "more_seeds": "SEEDS", "deep": "DEEP"}
 

@@ -1,4 +1,7 @@
-"""Execute one job under a lease in a hidden work folder, and publish its result."""
+"""Execute one job under a lease in a hidden work folder, and publish its result.
+
+The work folder has the whole result before the first file moves, so another process can complete
+the work of a killed one. Files move first, then the record, and the manifest last."""
 
 import datetime
 import os
@@ -8,7 +11,7 @@ import tempfile
 import time
 import traceback
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -22,13 +25,13 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.engine import checkout, code, machine, manifest, record, subprocesses
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.engine.lease import Lease, held, take_devices
+from ptq_dynamics.engine.lease import held, take_devices
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Spec, beside
-from ptq_dynamics.engine.publish import OUT, SCRATCH, clear, is_prepared, publish, take_over
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import differences, restore_manifest, stale
 
+OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
 DIFFERS = "it came out different in {} (another processor or library?)"
 
 
@@ -45,19 +48,18 @@ def execute(
             _compare(spec, paths, progress)
             return 0
         paths.folder.mkdir(parents=True, exist_ok=True)
-        with held(paths.lease, progress.say) as lease:
+        with held(paths.lease, progress.say) as require:
             _mend_times([str(paths.spec), *(p for group in spec["inputs"].values() for p in group)])
             if restoring:
                 if not manifest.read(paths.manifest).dropped():
                     return 0
             elif not stale(spec, paths):
                 restore_manifest(paths)
-                clear(paths)
                 return 0
             progress.log = paths.log.open("w", encoding="utf-8", buffering=1)  # line by line
             clock = time.monotonic()
             take_devices(devices, progress.say)
-            _build(spec, paths, progress, lease, restoring)
+            _build(spec, paths, progress, require, restoring)
             # Also work of other specifications, which was kept because an edit may be undone.
             for folder in paths.works():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -96,11 +98,13 @@ def _explain(error: BaseException, paths: Paths) -> str:
     return f"{type(error).__name__}: {error} (traceback in {paths.log})"
 
 
-def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring: bool) -> None:
+def _build(
+    spec: Spec, paths: Paths, progress: Progress, require: Callable[[], None], restoring: bool
+) -> None:
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     more = ("paper",) if spec["stage"].startswith("paper.") else ()  # read by that stage alone
     commit, context = machine.commit(*more), _read(spec, progress)
-    work = take_over(paths, context.identity, lease.token)
+    work = paths.work(context.identity)
     if not is_prepared(work, paths):
         if not getattr(_stage(spec), "RESUMABLE", False):
             shutil.rmtree(work, ignore_errors=True)
@@ -109,7 +113,7 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
         seconds = time.monotonic() - clock
         account = record.describe(spec, context.inputs, made, commit, started, seconds)
         if restoring:
-            lease.require()
+            require()
             known = record.read(paths.record)
             if not _difference(account, known):
                 _put_back(made, work)
@@ -117,7 +121,42 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
             account = _second(account, known, paths.folder, work / OUT)
             progress.say(f"{account.second}; the next build repeats what reads this result")
         write_atomically(work / RECORD, account.text())
-    publish(work, paths, record.read(work / RECORD), lease.require)
+    require()
+    publish(work, paths, record.read(work / RECORD))
+
+
+def is_prepared(work: Path, paths: Paths) -> bool:
+    """Return whether an earlier process finished the work, and none of its files is lost."""
+    try:
+        files = record.read(work / RECORD).files
+    except Problem:
+        return False
+    for name, entry in files.items():
+        places = [path for path in (work / OUT / name, paths.folder / name) if path.exists()]
+        if not any(path.stat().st_size == entry["size"] for path in places):
+            return False
+    return True
+
+
+def publish(work: Path, paths: Paths, made: record.Record) -> None:
+    """Remove the files of an earlier result, and move those of a finished one to their place. The
+    caller has the lease."""
+    shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
+    names = sorted({file.split("/")[0] for file in made.files})
+    waiting = [name for name in names if (work / OUT / name).exists()]
+    # These list the old files.
+    for path in (paths.record, paths.manifest, beside(paths.manifest, ABSENT)):
+        path.unlink(missing_ok=True)
+    if paths.stem is None:
+        for entry in paths.folder.iterdir():
+            moved = entry.name in names and entry.name not in waiting
+            if not moved and not entry.name.startswith(".") and entry != paths.spec:
+                entry.unlink() if entry.is_symlink() or entry.is_file() else shutil.rmtree(entry)
+    for name in waiting:
+        os.replace(work / OUT / name, paths.folder / name)
+    # The record in the work folder stays until all is done.
+    write_atomically(paths.record, made.text())
+    write_atomically(paths.manifest, made.manifest(paths.manifest).text())
 
 
 def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:

@@ -1,28 +1,21 @@
-"""Leases on results and on the GPUs of a machine.
-
-The owner of a lease on a result touches the lease file every few seconds. After `SECONDS` without a
-touch, another process may take the lease, also on another machine that shares the file system. A
-lease on a GPU is a lock in a temporary folder, which the kernel releases when the process ends."""
+"""Leases on results and on the GPUs of a machine: locks that the kernel releases when their process
+ends. On a file system without such locks, a file that is there stands for a lock."""
 
 import os
 import re
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from filelock import FileLock, SoftFileLease, Timeout
+from filelock import FileLock, Timeout
 
 from ptq_dynamics.base.problem import Problem
 
-SECONDS = 60.0  # without a touch, after which a lease is free
-BEAT = 5.0  # seconds between touches
-POLL = 0.2  # seconds between the attempts of a waiting process
+POLL = 0.2  # seconds between the attempts of a process that waits for a device
 # The devices that CUDA sees, by number or identity; libraries read it when they first use CUDA.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 SHARED = "PTQ_DYNAMICS_JOBS_PER_DEVICE"  # set where no scheduler assigns devices
@@ -31,60 +24,36 @@ LEASED = "PTQ_DYNAMICS_LEASED"  # the devices of a job, for the processes that i
 _locks = list[FileLock]()  # on devices, kept until this process ends
 
 
-@dataclass(frozen=True)
-class Lease:
-    """A lease of this process."""
-
-    path: Path
-    token: str
-
-    def require(self) -> None:
-        """Raise `Problem` if this process has lost the lease."""
-        with suppress(OSError):
-            if self.token in self.path.read_text(encoding="utf-8"):
-                return
-        raise Problem(
-            f"another process has taken over {self.path.parent}, or the folder was deleted, while "
-            "this process was stopped; no result is lost: run the same command again"
-        )
-
-
-def lease_on(path: Path, lost: Callable[[object], None] | None = None) -> SoftFileLease:
-    """Return the lease `path`, for which `with` waits but briefly; then it raises `Timeout`."""
-    return SoftFileLease(
-        path,
-        lease_duration=SECONDS,
-        heartbeat_interval=BEAT,
-        on_compromise=lost,
-        poll_interval=POLL,
-        timeout=POLL,
-    )
-
-
 @contextmanager
-def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
-    """Hold the lease `path`, and print a line if another process has it. A process that loses the
-    lease is terminated."""
-    lock = lease_on(path, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+def held(path: Path, say: Callable[[str], None] | None = None) -> Iterator[Callable[[], None]]:
+    """Hold the lease `path`; yield a function that raises `Problem` if the folder was deleted. If
+    another process has the lease, print a line and wait, or without `say` raise `Timeout`."""
+    lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(blocking=False)
     except Timeout:
-        say(f"waits for the process that {path} names, which writes the same folder")
-        while not lock.is_locked:
-            with suppress(Timeout):
-                lock.acquire(timeout=BEAT)
-            # A process that was killed early leaves an empty file, which filelock never removes.
-            with suppress(OSError):
-                if path.stat().st_size == 0:
-                    path.unlink()
-    lease = Lease(path, str(lock.token))
+        if say is None:
+            raise
+        say(f"waits for the process that writes to {path.parent}")
+        lock.acquire()
+    own = path.stat().st_ino
+
+    def require() -> None:
+        with suppress(OSError):
+            if path.stat().st_ino == own:
+                return
+        deleted = f"{path.parent} was deleted while this process wrote to it"
+        raise Problem(f"{deleted}; no result is lost: run the same command again")
+
     try:
-        yield lease
+        yield require
     except Exception:
-        # After a loss of the lease, all other errors follow from it.
-        lease.require()
+        require()  # all other errors follow from it
         raise
     finally:
+        with suppress(OSError):
+            if path.stat().st_ino == own:
+                path.unlink()  # a process that waits creates it again
         lock.release()
 
 

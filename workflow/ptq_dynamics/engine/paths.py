@@ -14,7 +14,6 @@ ABSENT = "absent.json"  # lists the files of a result that were dropped
 TOP = ("results", "figures", "paper")  # they have one folder for each scale
 PARTS = (MANIFEST, RECORD, SPECIFICATION, ABSENT)
 DIGITS = 16  # of a job's identity, in the name of its work folder
-TOKEN = 8  # digits of the lease's token in that name
 
 
 class Spec(TypedDict):
@@ -70,11 +69,10 @@ class Paths:
         """Return the paths of the job with this specification."""
         return cls(Path(job["folder"]), job["stem"])
 
-    def works(self, identity: str = "") -> list[Path]:
-        """List the work folders of this result, or those of the job with this identity."""
-        name = identity[:DIGITS] or "[0-9a-f]" * DIGITS
-        return list(self.folder.glob(f".work-{self._prefix}{name}-{'[0-9a-f]' * TOKEN}"))
+    def works(self) -> list[Path]:
+        """List the work folders of this result."""
+        return list(self.folder.glob(f".work-{self._prefix}{'[0-9a-f]' * DIGITS}"))
 
-    def work(self, identity: str, token: str) -> Path:
-        """Return the work folder of a job for the process that has the lease with this token."""
-        return self.folder / f".work-{self._prefix}{identity[:DIGITS]}-{token[:TOKEN]}"
+    def work(self, identity: str) -> Path:
+        """Return the work folder of the job with this identity."""
+        return self.folder / f".work-{self._prefix}{identity[:DIGITS]}"

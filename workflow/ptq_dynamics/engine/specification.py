@@ -22,7 +22,6 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import code, manifest, record
 from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.paths import Paths, Spec
-from ptq_dynamics.engine.publish import sweep_works
 
 MISSING, DAMAGED = "missing", "damaged"
 SEED = re.compile(r" seed (\d+)")  # in the label of an input
@@ -162,7 +161,6 @@ def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
             paths.manifest.unlink(missing_ok=True)
         return False
     restore_manifest(paths)
-    sweep_works(paths)
     latest = max(manifest.written(path) for path in (*map(Path, job.needs), paths.spec))
     if latest > manifest.written(paths.manifest):
         os.utime(paths.manifest, ns=(latest, latest))

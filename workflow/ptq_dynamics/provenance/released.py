@@ -19,9 +19,9 @@ from ptq_dynamics.config import Config
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.checkout import ROOT
+from ptq_dynamics.engine.execute import OUT, publish
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, MANIFEST, RECORD, beside, files
-from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.captions import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
@@ -186,8 +186,8 @@ def _take(job: Job, root: Path) -> None:
     paths, account = job.paths, record.read(root / job.paths.record)
     own, gone = account.manifest(paths.manifest), []
     paths.folder.mkdir(parents=True, exist_ok=True)
-    with held(paths.lease, print) as lease:
-        work = take_over(paths, account.identity, lease.token)
+    with held(paths.lease, print):
+        work = paths.work(account.identity)
         shutil.rmtree(work, ignore_errors=True)
         (work / OUT).mkdir(parents=True)
         for name, entry in own.files.items():
@@ -199,7 +199,7 @@ def _take(job: Job, root: Path) -> None:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             os.link(here, target) if is_right else shutil.copyfile(there, target)
-        publish(work, paths, account, lease.require)
+        publish(work, paths, account)
         if gone:
             write_atomically(beside(paths.manifest, ABSENT), own.note(gone))
         shutil.rmtree(work, ignore_errors=True)
