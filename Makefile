@@ -40,8 +40,8 @@ help:  ## this list
 	@echo "  PROFILE=slurm (on a cluster: docs/cluster.md), DEEP=1 (verify every byte of the results)"
 
 # The way of `make figures`: Snakemake reads profiles/default/config.yaml by itself (times of files alone decide what
-# runs; planning sets them), and Snakefile, where rule figures has the targets. workflow/rules/common.smk plans all
-# jobs, and says how a job runs.
+# runs; planning sets them), and Snakefile here, where rule figures has the targets (workflow/Snakefile only includes
+# it). workflow/rules/common.smk plans all jobs, and says how a job runs; outcomes.smk beside it has a figure's rule.
 install:  ## install the locked environment; all other targets do so by themselves
 figures: RUN = $(BUILD) -- figures && echo figures/$(SCALE)/README.md shows all figures  ## build the missing or outdated figures
 claims: RUN = $(BUILD) -- figures claims tables && $(OUTCOMES) && echo results/$(SCALE)/tables/claims.md has all numbers  ## figures, tables of numbers, and outcomes of the paper's claims

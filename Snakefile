@@ -1,4 +1,5 @@
-# The rules connect the configuration in config/ and the stages in ptq_dynamics/.
+# The rules connect the configuration in config/ and the stages in
+# workflow/ptq_dynamics/. `plan` is that of workflow/rules/common.smk.
 from snakemake.utils import min_version
 
 min_version("9.27")

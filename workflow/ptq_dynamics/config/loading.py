@@ -90,7 +90,7 @@ class Config(Strict):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all figures of no group are chosen."""
+        """Whether `all` is among the chosen figures."""
         return "all" in self.choice.figures
 
 

@@ -1,4 +1,4 @@
-"""Measure every checkpoint of a trajectory, in full precision or quantized: errors of layers,
+"""Measure checkpoints of a trajectory, in full precision or quantized: errors of layers,
 validation losses, and answers to downstream tasks, with one model in memory."""
 
 import shutil

@@ -85,7 +85,7 @@ def in_order(series: Iterable[Series]) -> tuple[Series, ...]:
 
 @dataclass(frozen=True)
 class CollectSettings:
-    """The settings of the table with all series of a scale."""
+    """The settings of the table: the series of the chosen figures and tables."""
 
     series: tuple[Series, ...]
 
