@@ -1,8 +1,9 @@
 """Run one job: `python -m ptq_dynamics.engine.run FILE [--devices N] [--restore | --compare]`.
 
 FILE is a specification, or the record of a result. The job leases N GPUs. `--restore` rebuilds
-dropped files; `--compare` runs the job again and compares the results. The job runs in a
-child of the warm process (`engine.warm`) if there is one. Imports are few, because hundreds of jobs start here."""
+dropped files; `--compare` runs the job again and compares the results. The job runs in a child of
+the warm process (`engine.warm`) if there is one. Imports are few, because hundreds of jobs start
+here."""
 
 import json
 import os

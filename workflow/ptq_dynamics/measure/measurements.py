@@ -25,8 +25,8 @@ Row = dict[str, Any]  # every column has its own type
 # run writes checkpoints, a setting of its job (plan/trajectory_jobs.py:TrajectoryJobs.train);
 # PlannedRun.measured has those that are measured, settings of a job for each quantizer
 # (plan/measurement_jobs.py:MeasurementJobs.measure) and shard (a part of the steps, by
-# plan/planned.py:PlannedTrajectory.shards). train/trainer.py:Trainer.save_due writes a checkpoint, a
-# folder of weights; train/train.py:work returns its place and rate, facts of the job's manifest.
+# plan/planned.py:PlannedTrajectory.shards). train/trainer.py:Trainer.save_due writes a checkpoint,
+# a folder of weights; train/train.py:work returns its place and rate, facts of the job's manifest.
 # measure/measure.py:run finds both (trajectories/trajectory.py:Trajectory), quantizes the
 # checkpoint, writes losses of blocks into a file with a name of measure/names.py, and returns
 # places and digests as facts of its own manifest. MeasurementJobs.collect plans the job of the
