@@ -3,8 +3,9 @@
 import gguf
 
 
-def written(model, path, kind):
-    """Write a Llama or Qwen2, with the layers of blocks in a type."""
+def written(model, path, kind, raw=None):
+    """Write a Llama or Qwen2, with the matrices in `raw` as they are, and with the other layers of
+    blocks in a type."""
     config = model.config
     writer = gguf.GGUFWriter(path, config.model_type)
     writer.add_name("tiny")
@@ -26,7 +27,9 @@ def written(model, path, kind):
             array = halves.swapaxes(1, 2).reshape(array.shape)
         is_layer = array.ndim > 1 and ".layers." in name
         type_ = kind if is_layer else gguf.GGMLQuantizationType.F32
-        data = gguf.quantize(array, type_)
+        data = (raw or {}).get(name)
+        if data is None:
+            data = gguf.quantize(array, type_)
         writer.add_tensor(names.get_name(name, (".weight", ".bias")), data, raw_dtype=type_)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

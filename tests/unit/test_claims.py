@@ -171,6 +171,19 @@ def test_the_plot_of_two_scales_matches_claims_by_their_names(of_paper):
     assert len(outcomes) == 2 * len(tested) - 1 and {*outcomes} <= {*MARKS}
 
 
+@pytest.mark.parametrize("jitter", [0.02, 0.3, 3.0])
+def test_the_interval_that_decides_excludes_one_if_the_claim_is_resolved(jitter):
+    every = [each for each in judge_all(asked(), published(), jitter=jitter).values()]
+    tested = [each for each in every if each["expected"] != "alike" and "decides" in each]
+    assert len(tested) > 4
+    for claim in tested:
+        low, high = claim["decides"]
+        assert (low > 1 or high < 1) == (claim["outcome"] != "unresolved"), claim["name"]
+        first = claim["rows"][0]
+        # Corrected for other tests, it is wider than the interval of 95 %.
+        assert low <= first["low"] and first.get("high", high) <= high
+
+
 def test_the_plot_of_untested_claims_names_them(of_paper):
     nothing = [{**claim, "outcome": "not measured", "rows": []} for claim in of_paper.values()]
     notes = forest({"a": nothing}).get_supxlabel().replace("\n", " ")

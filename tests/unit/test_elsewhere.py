@@ -11,6 +11,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import project
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
+from ptq_dynamics.figures.labels import in_group
 from ptq_dynamics.hub import folders
 from ptq_dynamics.plan.own_checkpoints import sampled_places
 from safetensors.torch import save_file
@@ -192,6 +193,20 @@ def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
     assert project.names_of(["a/run", "b/run"], []) == ["a-run", "b-run"]
     with pytest.raises(Problem, match="name each run once"):
         project.names_of(["a/run", "a/run/"], [])
+
+
+def test_names_of_runs_are_no_groups_of_curves(tmp_path):
+    names = ["a: run", "b: run"]
+    for name in names:
+        for step in (1, 2):
+            (folder := tmp_path / name / f"checkpoint-{step}").mkdir(parents=True)
+            (folder / "config.json").touch()
+    (root := tmp_path / "out/config").mkdir(parents=True)
+    runs = {name: {"checkpoints": {"folder": f"../{name}"}} for name in names}
+    settings = {"scale": {"calibration": {}}, "quantizers": {}, "metrics": [], "average": 2}
+    project.write(root.parent, runs, **settings, seed=0, grows=False)
+    curves = read_yaml(root / "figures.yaml")["quantization"]["curves"]
+    assert len(curves) == 4 and not [name for name in curves if in_group(name)[0]]
 
 
 def test_a_folder_of_text_says_what_is_not_read(tmp_path, refused):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import chdir
+from pathlib import Path
 
 import pytest
 import torch
@@ -163,6 +164,15 @@ def test_without_a_network_what_is_in_the_cache_is_linked(hub, saved, tmp_path, 
     assert not differing(artifacts(saved), artifacts(folder))
     blobs = {path.stat().st_ino for path in (tmp_path / "cache").rglob("blobs/*")}
     assert {path.stat().st_ino for path in folder.iterdir()} <= blobs
+
+
+def test_damage_in_the_cache_is_not_taken(hub, saved, tmp_path):
+    found = job(revision())
+    path = Path(hf_hub_download(NAME, ONE, revision=COMMIT)).resolve()
+    path.chmod(0o644)
+    damage(path)
+    folder = build(tmp_path, found).folder / "step-100"
+    assert (folder / ONE).read_bytes() == (saved / ONE).read_bytes()
 
 
 def test_a_killed_job_keeps_the_files_that_are_whole(hub, saved, tmp_path):

@@ -1,6 +1,7 @@
 """Types of GGUF files, and existing files, against the package `gguf` and transformers."""
 
 import gguf
+import numpy as np
 import pytest
 import torch
 from ggufs import written
@@ -93,6 +94,29 @@ def test_a_file_has_the_weights_that_gguf_dequantizes(tmp_path, config, model, k
             array = gguf.quantize(value.numpy(), TYPES[kind])
             value = torch.from_numpy(gguf.dequantize(array, TYPES[kind]))
         torch.testing.assert_close(state[name], value, rtol=0, atol=1e-6)
+
+
+def test_k_quants_are_read(tmp_path):
+    torch.manual_seed(0)
+    shape = {**SHAPE, "hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 1}
+    model, random = Qwen2ForCausalLM(Qwen2Config(**shape)), np.random.default_rng(0)
+    raw, weights = {}, model.state_dict()
+    for name, layer in models.linear_layers(model).items():
+        # Blocks of 256 weights: two scales in float16, and codes.
+        blocks = random.integers(0, 256, (len(layer.weight), 144), np.uint8)
+        blocks[:, :4] = np.array([1e-3, 1e-3], np.float16).view(np.uint8)
+        raw[f"{name}.weight"] = blocks
+        weights[f"{name}.weight"].copy_(torch.from_numpy(gguf.dequantize(blocks, TYPES.Q4_K)))
+    written(model, tmp_path / "a.gguf", TYPES.Q4_K, raw)
+    exact = {name: value.clone() for name, value in weights.items()}
+    for name in raw:
+        weights[name] += 1e-3 * torch.randn_like(weights[name])
+    model.save_pretrained(tmp_path / "model")
+    entry = GgufFile.of(tmp_path / "a.gguf", str(tmp_path / "a.gguf"))
+    entry.quantize(tmp_path / "model", None).save(tmp_path / "model", tmp_path / "saved")
+    assert entry.bits == 4
+    for name, value in models.load(tmp_path / "saved").state_dict().items():
+        torch.testing.assert_close(value, exact[name], rtol=0, atol=1e-6)
 
 
 def test_files_that_do_not_fit_are_one_line(tmp_path):

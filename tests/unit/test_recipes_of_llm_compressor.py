@@ -82,6 +82,23 @@ def test_weights_in_fp8_are_those_that_torch_rounds(folder, quantized):
         torch.testing.assert_close(rounded[name].weight.detach(), expected, rtol=1e-6, atol=0)
 
 
+def test_weights_in_nvfp4_are_the_nearest_of_their_scales(folder, quantized):
+    """A block of 16 has a scale in FP8, relative to one of the whole matrix."""
+    points = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    points = torch.cat([-points.flip(0), points])
+    exact, rounded = (
+        models.linear_layers(each) for each in (models.load(folder), quantized("nvfp4-weights"))
+    )
+    for name, layer in exact.items():
+        blocks = layer.weight.detach().unflatten(1, (-1, 16))
+        largest = blocks.abs().amax(2, keepdim=True)
+        unit = largest.max() / (6 * 448)
+        scale = (largest / 6 / unit).to(torch.float8_e4m3fn).float() * unit
+        nearest = (blocks[..., None] / scale[..., None] - points).abs().amin(-1)
+        gap = (rounded[name].weight.detach().unflatten(1, (-1, 16)) - blocks).abs() / scale
+        assert (gap - nearest).abs().max() < 1e-4, name
+
+
 def test_weights_in_mxfp4_are_the_nearest_of_the_format(folder, quantized):
     """A reference in float64: the exponent of a block is that of its largest weight, less two."""
     points = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
