@@ -52,7 +52,7 @@ def forest(scales: Mapping[str, Sequence[Judged]]) -> Figure:
     )
     ax.set(xlim=(LOW, HIGH), ylim=(len(rows) - 0.3, -0.7))
     ax.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
-    ax.set_xlabel("Ratio, with more room near 1")
+    ax.set_xlabel("Ratio of the claim (1: no effect), with more room near 1")
     ax.set_yticks(range(len(rows)), [name for name, _ in rows])
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=False, axis="y")

@@ -10,6 +10,7 @@ EARLY = 0.1  # points before this share of the largest token count are left out
 # Features by law. Laws of tokens, at one size: Kumar et al. (arXiv 2411.04330), and Ouyang et al.
 # (2411.17691). The law of loss follows arXiv 2604.15167: errors rise once the loss converges.
 LAWS = {"tokens": ("tokens",), "loss": ("loss",), "schedule": ("tokens", "peak", "decayed")}
+WORDS = {"tokens": "tokens", "loss": "the loss", "schedule": "tokens, rate, decay"}
 
 
 def features(table: pd.DataFrame) -> pd.DataFrame:

@@ -53,7 +53,11 @@ class Bits(Layout):
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
-        data, label = sheet.data, f"Loss − {self.options.beside.lower()} (nats/token)"
+        data, beside = sheet.data, self.options.beside
+        compared = {name for curves in data.groups.values() for name in curves.values()}
+        others = compared - {beside}
+        whose = f"Loss of {others.pop()}" if len(others) == 1 else "Loss"
+        label = f"{whose} above that of {beside.lower()} (nats/token)"
         methods = dict.fromkeys(shown.method for shown in data.quantizers.values())
         for method in methods:
             own = [q.name for q in data.quantizers.values() if q.method == method]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
     from ptq_dynamics.figures.style import Styles
 
-FACTOR = "Typical factor between predicted and measured errors (1: equal)"
+FACTOR = "Typical factor between prediction and error"
 
 
 class Laws(Layout):
@@ -57,17 +57,16 @@ class Laws(Layout):
                 points = data.along(table.assign(predicted=100 * predicted), "predicted")
                 about = {"curve": data.called[quantizer], "quantizer": quantizer, "axis": "left"}
                 about["trajectory"] = " ".join(dict.fromkeys(points.trajectory))
-                factors.append(
-                    {**about, "segment": f"law of {name}", "x": float(factor), "y": number}
-                )
-                words = f"{data.called[quantizer]}, law of {name}"
+                words = law.WORDS[name]
+                factors.append({**about, "segment": words, "x": float(factor), "y": number})
+                words = f"{data.called[quantizer]}, from {words}"
                 panel = data.panel(QUANTIZATION_ERROR, quantizer, "Predicted error (%)", words)
                 panel = replace(panel, log_x=True, log_y=True, diagonal=True, form="points")
-                panel = replace(panel, alike="measured")
+                panel = replace(panel, alike="measured", y="Measured error (%)")
                 points = points[points.y > 0].assign(low=np.nan, high=np.nan)
                 panels.append((panel, points))
         table = pd.DataFrame(factors).assign(metric="factor", low=np.nan, high=np.nan)
-        sheet.add(Panel("Laws by their distance from the measured errors", FACTOR, ""), table)
+        sheet.add(Panel("What laws predict errors from", FACTOR, ""), table)
         for panel, points in panels[: len(law.LAWS)]:
             sheet.add(panel, points)
         curves = [*data.labels, *data.called.values()]
