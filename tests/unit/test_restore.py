@@ -110,7 +110,7 @@ def test_other_bytes_cost_nothing_and_on_a_gpu_they_may_agree(toy, device, outco
     before, identity = results(toy), known.identity
     reader = toy.folder / "results/total.record.json"
     first = reader.read_bytes()
-    scratch = toy.folder / f"results/walk/.work-{identity[:16]}/scratch"
+    scratch = toy.folder / f"results/walk/.work-{identity[:16]}-1/scratch"
     scratch.mkdir(parents=True)
     (scratch / "state.txt").write_text("99.0")
     done = toy.run("total")

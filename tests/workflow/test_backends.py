@@ -207,10 +207,10 @@ LOGITS = """
 import sys, torch
 from pathlib import Path
 from safetensors.torch import save_file
-from worker import load
+from worker import load_checkpoint
 for folder in map(Path, sys.argv[1:]):
     with torch.no_grad():
-        logits = load(folder, [folder.name]).forward(torch.arange(32)[None]).logits
+        logits = load_checkpoint(folder, [folder.name]).forward(torch.arange(32)[None]).logits
     save_file({"logits": logits}, folder / "logits")
 """
 

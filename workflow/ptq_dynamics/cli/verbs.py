@@ -248,7 +248,8 @@ def adopt(
     make += f' FIGURES="{figures}"' if figures else ""
     draw = f"draw {len(rest)} figures and tables"
     if rest:
-        print(f"run {make} to {'build them and the figures that use them' if lacking else draw}")
+        what = "build them and the figures that use them" if lacking else draw
+        print(f"to {what}, run:\n    {make}")
     return not lacking
 
 

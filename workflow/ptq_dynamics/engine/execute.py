@@ -21,7 +21,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.engine import checkout, code, machine, manifest, record, subprocesses
 from ptq_dynamics.engine.context import Context, Progress
@@ -55,6 +55,8 @@ def execute(
                     return 0
             elif not stale(spec, paths):
                 restore_manifest(paths)
+                for folder in paths.works(record.read(paths.record).identity):
+                    shutil.rmtree(folder, ignore_errors=True)
                 return 0
             progress.log = paths.log.open("w", encoding="utf-8", buffering=1)  # line by line
             clock = time.monotonic()
@@ -104,7 +106,7 @@ def _build(
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     more = ("paper",) if spec["stage"].startswith("paper.") else ()  # read by that stage alone
     commit, context = machine.commit(*more), _read(spec, progress)
-    work = paths.work(context.identity)
+    work = take_over(paths, context.identity)
     if not is_prepared(work, paths):
         if not getattr(_stage(spec), "RESUMABLE", False):
             shutil.rmtree(work, ignore_errors=True)
@@ -120,20 +122,36 @@ def _build(
                 return
             account = _second(account, known, paths.folder, work / OUT)
             progress.say(f"{account.second}; the next build repeats what reads this result")
+        require()
         write_atomically(work / RECORD, account.text())
     require()
     publish(work, paths, record.read(work / RECORD))
 
 
+def take_over(paths: Paths, identity: str) -> Path:
+    """Return the folder of the lease's owner; the newest work of earlier owners moves there."""
+    work = paths.work(identity)
+    left = sorted(paths.works(identity), key=lambda path: path.stat().st_mtime)
+    for older in left[:-1]:
+        shutil.rmtree(older, ignore_errors=True)
+    for newest in left[-1:]:
+        os.replace(newest, work)
+    return work
+
+
 def is_prepared(work: Path, paths: Paths) -> bool:
-    """Return whether an earlier process finished the work, and none of its files is lost."""
+    """Return whether an earlier process finished the work, and none of its files is lost. Files
+    that it has moved already may have changed since."""
     try:
         files = record.read(work / RECORD).files
     except Problem:
         return False
     for name, entry in files.items():
-        places = [path for path in (work / OUT / name, paths.folder / name) if path.exists()]
-        if not any(path.stat().st_size == entry["size"] for path in places):
+        waiting, moved = work / OUT / name, paths.folder / name
+        if waiting.exists():
+            if waiting.stat().st_size != entry["size"]:
+                return False
+        elif not moved.is_file() or sha256(moved) != entry["sha256"]:
             return False
     return True
 
@@ -144,6 +162,9 @@ def publish(work: Path, paths: Paths, made: record.Record) -> None:
     shutil.rmtree(work / SCRATCH, ignore_errors=True)  # no job may resume once files leave `out`
     names = sorted({file.split("/")[0] for file in made.files})
     waiting = [name for name in names if (work / OUT / name).exists()]
+    old = work / "old"
+    shutil.rmtree(old, ignore_errors=True)
+    old.mkdir()
     # These list the old files.
     for path in (paths.record, paths.manifest, beside(paths.manifest, ABSENT)):
         path.unlink(missing_ok=True)
@@ -151,7 +172,7 @@ def publish(work: Path, paths: Paths, made: record.Record) -> None:
         for entry in paths.folder.iterdir():
             moved = entry.name in names and entry.name not in waiting
             if not moved and not entry.name.startswith(".") and entry != paths.spec:
-                entry.unlink() if entry.is_symlink() or entry.is_file() else shutil.rmtree(entry)
+                os.replace(entry, old / entry.name)  # another process may read a file there
     for name in waiting:
         os.replace(work / OUT / name, paths.folder / name)
     # The record in the work folder stays until all is done.

@@ -29,21 +29,26 @@ def held(path: Path, say: Callable[[str], None] | None = None) -> Iterator[Calla
     """Hold the lease `path`; yield a function that raises `Problem` if the folder was deleted. If
     another process has the lease, print a line and wait, or without `say` raise `Timeout`."""
     lock = FileLock(path)
+    written = path.parent / path.name[1:].removesuffix("lease").removesuffix(".")
+    deleted = f"{written} was deleted while this process wrote to it, or waited to"
+    deleted += "; no result is lost: run the same command again"
     try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        if say is None:
-            raise
-        say(f"waits for the process that writes to {path.parent}")
-        lock.acquire()
-    own = path.stat().st_ino
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            if say is None:
+                raise
+            say(f"waits for the process that writes to {written}")
+            lock.acquire()
+        own = path.stat().st_ino
+    except FileNotFoundError:
+        raise Problem(deleted) from None
 
     def require() -> None:
         with suppress(OSError):
             if path.stat().st_ino == own:
                 return
-        deleted = f"{path.parent} was deleted while this process wrote to it"
-        raise Problem(f"{deleted}; no result is lost: run the same command again")
+        raise Problem(deleted)
 
     try:
         yield require

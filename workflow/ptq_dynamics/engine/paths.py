@@ -69,10 +69,13 @@ class Paths:
         """Return the paths of the job with this specification."""
         return cls(Path(job["folder"]), job["stem"])
 
-    def works(self) -> list[Path]:
-        """List the work folders of this result."""
-        return list(self.folder.glob(f".work-{self._prefix}{'[0-9a-f]' * DIGITS}"))
+    def works(self, identity: str = "") -> list[Path]:
+        """List the work folders of this result, or those of the job with this identity."""
+        name = identity[:DIGITS] or "[0-9a-f]" * DIGITS
+        return list(self.folder.glob(f".work-{self._prefix}{name}-*"))
 
     def work(self, identity: str) -> Path:
-        """Return the work folder of the job with this identity."""
-        return self.folder / f".work-{self._prefix}{identity[:DIGITS]}"
+        """Return the work folder of this job for the process that has the lease.
+        A process whose lease was deleted has another one, and disturbs none."""
+        owner = self.lease.stat().st_ino
+        return self.folder / f".work-{self._prefix}{identity[:DIGITS]}-{owner}"

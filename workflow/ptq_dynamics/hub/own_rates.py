@@ -15,6 +15,7 @@ from ptq_dynamics.hub import folders
 SCHEDULER = "scheduler.pt"  # beside a checkpoint of the Trainer of transformers
 UNKNOWN = "checkpoint"  # phase of a checkpoint whose rate is not known
 RESTART = "restart"  # phase of a checkpoint whose rate has risen again after a decay
+LARGEST = 2**20  # bytes of a scheduler's content
 ROUNDING = 1e-12  # largest relative difference of equal rates
 State = Mapping[str, Any]  # of a Trainer, as `folders.state` returns it
 Places = dict[int | None, tuple[float | None, str]]  # learning rate and phase by step
@@ -42,8 +43,9 @@ def scheduled(folder: Path) -> float | None:
     return rate if isfinite(rate) else None
 
 
-class _Plain(pickle.Unpickler):
-    """Reads numbers, texts and containers. Without classes and functions, a file runs no code."""
+class _Plain(pickle._Unpickler):
+    """Reads numbers, texts and containers. Without classes and functions, a file runs no code. That
+    in Python, unlike that in C, reserves no memory for what a file only announces."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise pickle.UnpicklingError(f"{module}.{name}")
@@ -53,8 +55,10 @@ def _plain(path: Path) -> State:
     """Return what torch saved. Plain content is read without torch, whose import takes a second."""
     try:
         with ZipFile(path) as file:
-            [name] = (name for name in file.namelist() if name.endswith("/data.pkl"))
-            with file.open(name) as content:
+            [entry] = (entry for entry in file.infolist() if entry.filename.endswith("/data.pkl"))
+            if entry.file_size > LARGEST:
+                raise Problem(f"{path} has {entry.file_size:,} bytes of content")
+            with file.open(entry) as content:
                 state: State = _Plain(content).load()
                 return state
     except (BadZipFile, pickle.UnpicklingError):

@@ -19,7 +19,7 @@ from ptq_dynamics.config import Config
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.checkout import ROOT
-from ptq_dynamics.engine.execute import OUT, publish
+from ptq_dynamics.engine.execute import OUT, publish, take_over
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, MANIFEST, RECORD, beside, files
 from ptq_dynamics.engine.specification import Job
@@ -187,7 +187,7 @@ def _take(job: Job, root: Path) -> None:
     own, gone = account.manifest(paths.manifest), []
     paths.folder.mkdir(parents=True, exist_ok=True)
     with held(paths.lease, print):
-        work = paths.work(account.identity)
+        work = take_over(paths, account.identity)
         shutil.rmtree(work, ignore_errors=True)
         (work / OUT).mkdir(parents=True)
         for name, entry in own.files.items():
