@@ -1,4 +1,4 @@
-# `make` lists the targets.
+# `make` lists the targets. The way of `make figures` goes on in Snakefile, rule figures, and workflow/rules/common.smk.
 SCALE ?= laptop
 FIGURES ?= all
 PYTHON ?= python3
@@ -39,9 +39,6 @@ help:  ## this list
 	@echo "  FIGURES=\"fig04 fig06\" (now $(FIGURES)), SEEDS=\"202 203\" (more seeds of headline figures)"
 	@echo "  PROFILE=slurm (on a cluster: docs/cluster.md), DEEP=1 (verify every byte of the results)"
 
-# The way of `make figures`: Snakemake reads profiles/default/config.yaml by itself (times of files alone decide what
-# runs; planning sets them), and Snakefile here, where rule figures has the targets (workflow/Snakefile only includes
-# it). workflow/rules/common.smk plans all jobs, and says how a job runs; outcomes.smk beside it has a figure's rule.
 install:  ## install the locked environment; all other targets do so by themselves
 figures: RUN = $(BUILD) -- figures && echo figures/$(SCALE)/README.md shows all figures  ## build the missing or outdated figures
 claims: RUN = $(BUILD) -- figures claims tables && $(OUTCOMES) && echo results/$(SCALE)/tables/claims.md has all numbers  ## figures, tables of numbers, and outcomes of the paper's claims

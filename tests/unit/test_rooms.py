@@ -32,6 +32,7 @@ BUDGETS = {
     "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_650),
     "tests": (["tests"], 17_120),
     "docs": (["docs/*.md"], 1_067),
+    "make": (["Makefile"], 90),
 }
 LONGEST_MODULE = 350
 

@@ -20,13 +20,15 @@ CONFIG = Path("config") if Path("config/runs.yaml").is_file() else ROOT / "confi
 configfile: str(CONFIG / "config.yaml")
 
 
-# The plan. plan/handlers.py:prepare makes sure that this code runs. config/loading.py:load reads
-# config/*.yaml as typed data; plan/catalogue.py:resolve and plan/catalogue.py:leave_out keep what
-# the scale has. plan/__init__.py:Plan.targets asks the planner of figures for jobs
-# (plan/figure_jobs.py:FigureJobs.figure). It asks the planners of what figures read, such as
-# plan/measurement_jobs.py:MeasurementJobs.measure, and each adds its jobs by the path of the
-# manifest (plan/site.py:Site.make). For an output, Snakemake then asks the functions below for the
-# inputs of its rule (rules/*.smk); they find the job by rule and wildcards (Plan.job).
+# The plan. Snakemake reads profiles/default/config.yaml by itself: times of files alone decide what
+# runs, and planning sets them. plan/handlers.py:prepare makes sure that this code runs.
+# config/loading.py:load reads config/*.yaml as typed data; plan/catalogue.py:resolve and
+# plan/catalogue.py:leave_out keep what the scale has. plan/__init__.py:Plan.targets asks the
+# planner of figures for jobs (plan/figure_jobs.py:FigureJobs.figure). It asks the planners of what
+# figures read, such as plan/measurement_jobs.py:MeasurementJobs.measure, and each adds its jobs by
+# the path of the manifest (plan/site.py:Site.make). For an output, Snakemake then asks the
+# functions below for the inputs of its rule (rules/*.smk); they find the job by rule and wildcards
+# (Plan.job).
 try:
     handlers.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = Plan(load(config, CONFIG), ROOT)

@@ -55,8 +55,10 @@ def execute(
                     return 0
             elif not stale(spec, paths):
                 restore_manifest(paths)
-                for folder in paths.works(record.read(paths.record).identity):
-                    shutil.rmtree(folder, ignore_errors=True)
+                # Work on dropped files stays, since it can go on.
+                if not manifest.read(paths.manifest).dropped():
+                    for folder in paths.works(record.read(paths.record).identity):
+                        shutil.rmtree(folder, ignore_errors=True)
                 return 0
             progress.log = paths.log.open("w", encoding="utf-8", buffering=1)  # line by line
             clock = time.monotonic()
