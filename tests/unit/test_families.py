@@ -80,7 +80,7 @@ def test_miniatures_go_along_their_families_schedules():
             step = int(part * last)
             # A batch that doubles makes steps count differently on both sides alike.
             mine = (before if step < first else own).learning_rate(step) / peak
-            rate = public.place(int(part * end))[0] / public.earlier.peak
+            rate = public.rate_and_phase(int(part * end))[0] / public.earlier.peak
             assert mine == pytest.approx(rate, abs=0.06), (name, part)
             compared += 1
     assert compared > 100
@@ -202,7 +202,7 @@ def test_real_schedules_have_published_rates():
     """Of OLMo-2 32B: about 6.6e-5 where its cosine is cut."""
     found = plan("paper").site.planned.entries
     last = max(found["olmo2-32b"].revisions.values())
-    assert found["olmo2-32b"].place(last.step)[0] == pytest.approx(6.6e-5, rel=0.02)
+    assert found["olmo2-32b"].rate_and_phase(last.step)[0] == pytest.approx(6.6e-5, rel=0.02)
     decay = found["smollm3-decay"]
     assert decay.first == pytest.approx(4_198_001, rel=1e-3)
-    assert decay.place(4_720_000)[0] < 2e-6 < math.inf
+    assert decay.rate_and_phase(4_720_000)[0] < 2e-6 < math.inf

@@ -12,7 +12,7 @@ from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.plan import miniatures, own_checkpoints, releases
 from ptq_dynamics.plan.miniatures import Miniature, MiniaturePhase, Stage
-from ptq_dynamics.plan.own_checkpoints import Elsewhere
+from ptq_dynamics.plan.own_checkpoints import OwnCheckpoints
 from ptq_dynamics.plan.planned import Basis, PlannedTrajectory
 from ptq_dynamics.plan.planned_averages import plan_average
 from ptq_dynamics.plan.planned_miniatures import plan_miniature, plan_phase, plan_stage
@@ -48,10 +48,10 @@ class Catalogue(Mapping[str, PlannedTrajectory]):
     def _plan(self, name: str, entry: Entry) -> PlannedTrajectory:
         basis = self.basis
         if isinstance(entry, Public):
-            if isinstance(entry, Elsewhere):
+            if isinstance(entry, OwnCheckpoints):
                 # Options may give rates and tokens of own checkpoints.
-                places = tuple(map(entry.checkpoint, entry.revisions))
-                return plan_release(name, basis, entry, basis.seeds[:1], places)
+                checkpoints = tuple(map(entry.checkpoint, entry.revisions))
+                return plan_release(name, basis, entry, basis.seeds[:1], checkpoints)
             return plan_release(name, basis, entry, (0,))  # public models have no seed
         sources = {label: self[source] for label, source in entry.sources().items()}
         match entry:

@@ -28,7 +28,7 @@ from ptq_dynamics.measure.series import (
     TaskSettings,
     in_order,
 )
-from ptq_dynamics.plan.own_checkpoints import Elsewhere
+from ptq_dynamics.plan.own_checkpoints import OwnCheckpoints
 from ptq_dynamics.plan.planned_runs import PlannedBranch, PlannedRun
 from ptq_dynamics.plan.releases import PlannedRelease, Public
 from ptq_dynamics.plan.site import Planner, Rule, Site
@@ -78,7 +78,7 @@ class MeasurementJobs(Planner):
             tasks=tuple(self._task(trajectory, task) for task in tasks),
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
-            skip=(isinstance(public, Elsewhere) and public.skip)
+            skip=(isinstance(public, OwnCheckpoints) and public.skip)
             or hasattr(shape.model, "unquantized"),
             metrics=self._metrics(trajectory, quantizer),
             # Layers of public models are measured only for figures that show them.
@@ -129,12 +129,13 @@ class MeasurementJobs(Planner):
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
         """Return a trajectory at a seed under a quantizer, or in full precision."""
-        family, places = self.planned[trajectory].origin.family, self.planned[trajectory].places
-        own = (trajectory, self.seed(trajectory, seed), family, quantizer)
+        planned = self.planned[trajectory]
+        own = (trajectory, self.seed(trajectory, seed), planned.origin.family, quantizer)
+        checkpoints = planned.planned_checkpoints
         if quantizer == FULL_PRECISION:
-            return Series(*own, FULL_PRECISION, None, None, places)
+            return Series(*own, FULL_PRECISION, None, None, checkpoints)
         kind = self.kind(quantizer, trajectory)
-        return Series(*own, kind.method, kind.bits, kind.resolved_group_size, places)
+        return Series(*own, kind.method, kind.bits, kind.resolved_group_size, checkpoints)
 
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""
@@ -236,7 +237,7 @@ class MeasurementJobs(Planner):
             for metric in figure.metrics
         }
         is_quantized = quantizer != FULL_PRECISION
-        is_own = isinstance(self._public(trajectory), Elsewhere)
+        is_own = isinstance(self._public(trajectory), OwnCheckpoints)
         return tuple(
             kind.model_validate({"metric": column.name})
             for kind in kinds_in(metrics.__name__, ModelMetric)

@@ -109,7 +109,7 @@ class PlannedTrajectory(ABC):
         return shape.model.weights, self.basis.scale.base_corpus(shape.corpus).tokenized
 
     @property
-    def places(self) -> tuple[Checkpoint, ...]:
+    def planned_checkpoints(self) -> tuple[Checkpoint, ...]:
         """Its checkpoints, where tokens, rates and phases are no part of what is measured."""
         return ()
 

@@ -46,18 +46,22 @@ class PlannedAverage(PlannedTrajectory):
         return ages
 
     @cached_property
-    def places(self) -> tuple[Checkpoint, ...]:
-        """The means where their sources have places, with the most tokens of their members."""
-        tokens = {(s, p.id): p.tokens for s, source in self.sources.items() for p in source.places}
+    def planned_checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The means, with the most tokens of their members, if sources have any."""
+        tokens = {
+            (label, planned.id): planned.tokens
+            for label, source in self.sources.items()
+            for planned in source.planned_checkpoints
+        }
         if not tokens:
             return ()
-        places = list[Checkpoint]()
+        planned = list[Checkpoint]()
         for mean in self.means:
             seen = [tokens.get((member.source, member.checkpoint)) for member in mean.members]
             known = [count for count in seen if count is not None]
             most = max(known) if len(known) == len(seen) else None
-            places.append(Checkpoint(mean.id, mean.step, most, None, self.entry.phase))
-        return tuple(places)
+            planned.append(Checkpoint(mean.id, mean.step, most, None, self.entry.phase))
+        return tuple(planned)
 
     @property
     def last_source(self) -> PlannedTrajectory:

@@ -50,7 +50,7 @@ class Public:
     earlier: Schedule | None = None
     first: int = 0
 
-    def place(self, step: int | None) -> tuple[float | None, str]:
+    def rate_and_phase(self, step: int | None) -> tuple[float | None, str]:
         """Return the learning rate of the next update, if known, and the phase at a step."""
         if self.schedule is None or step is None:
             return None, self.called
@@ -60,7 +60,7 @@ class Public:
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a revision."""
         step, tokens, _ = self.revisions[name]
-        return Checkpoint(name, step, tokens, *self.place(step))
+        return Checkpoint(name, step, tokens, *self.rate_and_phase(step))
 
     def saved(self, name: str) -> Checkpoint:
         """Return the checkpoint of a revision as results have it."""
@@ -100,7 +100,7 @@ class PlannedRelease(PlannedTrajectory):
     """A public model, whose checkpoints are those of its revisions."""
 
     entry: Public
-    places: tuple[Checkpoint, ...] = ()
+    planned_checkpoints: tuple[Checkpoint, ...] = ()
 
     @cached_property
     def checkpoints(self) -> list[Point]:
@@ -113,10 +113,10 @@ def plan_release(
     basis: Basis,
     entry: Public,
     seeds: tuple[int, ...],
-    places: tuple[Checkpoint, ...] = (),
+    planned_checkpoints: tuple[Checkpoint, ...] = (),
 ) -> PlannedRelease:
-    """Return a public model, or own checkpoints with `places`. None of them is trained, so seeds
-    only choose random vectors."""
+    """Return a public model, or own checkpoints. None is trained, so that seeds only choose random
+    vectors."""
     model, run = basis.scale.models[entry.model], entry if isinstance(entry, PublicRun) else None
     return PlannedRelease(
         name=name,
@@ -125,7 +125,7 @@ def plan_release(
         shape=TrainedShape(model, model.corpus, model.context, None, 1),
         origin=Origin(entry.family, entry.unknown, entry.uncertain_rate),
         seeds=seeds,
-        places=places,
+        planned_checkpoints=planned_checkpoints,
         branched=(run.trunk, run.first) if run and run.trunk is not None else None,
         averaged=run.averaged if run else (),
     )
