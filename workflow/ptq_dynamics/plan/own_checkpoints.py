@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
 from ptq_dynamics.base.problem import Problem
@@ -26,6 +26,8 @@ ALONE = "checkpoint"  # id of a checkpoint without a step
 @dataclass(frozen=True, kw_only=True)
 class OwnCheckpoints(Public):
     """Own checkpoints, with learning rate and phase by step as far as known."""
+
+    is_own: ClassVar[bool] = True
 
     rates: own_rates.RatesAndPhases
     skip: bool

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import attrgetter
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
@@ -25,8 +25,6 @@ from ptq_dynamics.train.schedules import Schedule, Span
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
 from ptq_dynamics.trajectories.trajectory import Point, step_id
-
-B = TypeVar("B", bound="PlannedBranch")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -148,7 +146,7 @@ def plan_trunk(name: str, basis: Basis, entry: Trunk) -> PlannedTrunk:
         entry=entry,
         shape=shape,
         trained=shape,
-        origin=Origin(entry.family or "controlled"),
+        origin=Origin("controlled"),
         seeds=entry.seeds or basis.seeds,
         objective=entry.objective,
         optimizer=optimizer.scaled(regime.peak_lr_factor, regime.weight_decay_factor),
@@ -164,12 +162,24 @@ def plan_trunk(name: str, basis: Basis, entry: Trunk) -> PlannedTrunk:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedBranch(PlannedRun):
-    """A run from the state of its trunk, with the step at which its cooldown begins."""
+    """A run from the state of its trunk. Its cooldown begins at the step `cooldown_start`; about
+    `steady_points` checkpoints before it are measured, if this is set."""
 
     restarts_from: ClassVar[str | None] = needs.WEIGHTS
 
     entry: Branch
     cooldown_start: int
+    steady_points: int | None = None
+
+    @cached_property
+    def measured(self) -> list[Point]:
+        """The measured checkpoints, those of the cooldown apart from those before it."""
+        if self.steady_points is None:
+            return super().measured
+        first, start, points = self.first, self.cooldown_start, self.checkpoints
+        late = {point for point in super().measured if (point.step or 0) >= start}
+        regular = range(first, start, max(1, (start - first) // self.steady_points))
+        return sorted({points[0], *nearest(points, regular), *late}, key=attrgetter("step"))
 
     def check(self, place: str) -> None:
         """Require a trunk that keeps a state at the branch point."""
@@ -193,24 +203,23 @@ class PlannedBranch(PlannedRun):
 
 
 def plan_branch(
-    kind: type[B],
     name: str,
     entry: Branch,
     sources: Mapping[str, PlannedTrajectory],
     run: PlannedRun,
-) -> B:
-    """Return a branch of a run, of some class of branches."""
+) -> PlannedBranch:
+    """Return a branch of a run."""
     basis, trunk = run.basis, run.trunk
     first, before = basis.steps(entry.at), trunk.schedule
     cooldown_start = first + (basis.steps(entry.steady) if entry.steady else 0)
     last = cooldown_start + basis.steps(entry.cooldown)
-    shape, family = trunk.shape, entry.family or trunk.origin.family
+    shape = trunk.shape
     shape = replace(shape, corpus=entry.corpus or shape.corpus, batch=entry.batch or shape.batch)
     is_constant = isinstance(before, Constant)
     start = cooldown_start if is_constant else first
     # Its own corpus starts at its beginning; other data continue.
     read = 0 if entry.corpus is not None else -(-first * trunk.shape.batch // shape.batch)
-    return kind(
+    return PlannedBranch(
         name=name,
         basis=basis,
         sources=sources,
@@ -218,7 +227,7 @@ def plan_branch(
         before=run,
         shape=shape,
         trained=shape,
-        origin=replace(trunk.origin, family=family),
+        origin=trunk.origin,
         seeds=entry.seeds or common_seeds(sources),
         # With the weights of an average, its curve does not continue that of the trunk.
         branched=None if entry.weights else (entry.trunk, first),

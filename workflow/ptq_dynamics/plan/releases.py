@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
@@ -37,6 +37,8 @@ class Public:
     """Released checkpoints, `revisions` of a repository by name, of one phase. Tables show its name
     `called`. Before the step `first`, the `earlier` schedule of the trunk applies."""
 
+    is_own: ClassVar[bool] = False
+
     family: str
     repository: str
     revisions: Mapping[str, ReleasedRevision]
@@ -49,6 +51,10 @@ class Public:
     schedule: Schedule | None = None
     earlier: Schedule | None = None
     first: int = 0
+
+    def sources(self) -> Mapping[str, str]:
+        """Return its source trajectories: none."""
+        return {}
 
     def rate_and_phase(self, step: int | None) -> tuple[float | None, str]:
         """Return the learning rate of the next update, if known, and the phase at a step."""
@@ -100,21 +106,20 @@ class PlannedRelease(PlannedTrajectory):
     """A public model, whose checkpoints are those of its revisions."""
 
     entry: Public
-    planned_checkpoints: tuple[Checkpoint, ...] = ()
 
     @cached_property
     def checkpoints(self) -> list[Point]:
         """A checkpoint for each revision."""
         return [Point(name, revision.step) for name, revision in self.entry.revisions.items()]
 
+    @property
+    def planned_checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Own checkpoints, since options may give their rates and tokens."""
+        own = self.entry.revisions if self.entry.is_own else ()
+        return tuple(map(self.entry.checkpoint, own))
 
-def plan_release(
-    name: str,
-    basis: Basis,
-    entry: Public,
-    seeds: tuple[int, ...],
-    planned_checkpoints: tuple[Checkpoint, ...] = (),
-) -> PlannedRelease:
+
+def plan_release(name: str, basis: Basis, entry: Public) -> PlannedRelease:
     """Return a public model, or own checkpoints. None is trained, so that seeds only choose random
     vectors."""
     model, run = basis.scale.models[entry.model], entry if isinstance(entry, PublicRun) else None
@@ -124,8 +129,7 @@ def plan_release(
         entry=entry,
         shape=TrainedShape(model, model.corpus, model.context, None, 1),
         origin=Origin(entry.family, entry.unknown, entry.uncertain_rate),
-        seeds=seeds,
-        planned_checkpoints=planned_checkpoints,
+        seeds=basis.seeds[:1] if entry.is_own else (0,),
         branched=(run.trunk, run.first) if run and run.trunk is not None else None,
         averaged=run.averaged if run else (),
     )
@@ -261,8 +265,9 @@ def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> S
     )
 
 
-def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:
+def to_lock(entries: Iterable[object], scale: Scale) -> Iterator[Wanted]:
     """Yield the checkpoints that a scale downloads, and the tokenizers of their last revisions."""
+    publics = (entry for entry in entries if isinstance(entry, Public))
     every = [(public, name) for public in publics for name in public.revisions]
     last = dict[str, str]()
     for public, name in sorted(
