@@ -1,6 +1,6 @@
 """The jobs that measure trajectories and probe the Hessian, and the table of all measurements."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import chain, product
@@ -62,9 +62,18 @@ class MeasurementJobs(Planner):
     @cache
     def measure(self, trajectory: str, quantizer: str, shard: str, seed: int) -> Job:
         """Return the job of all measurements of a shard under a quantizer."""
-        scale, shape = self.scale, self.planned[trajectory].shape
+        scale, planned, shape = self.scale, self.planned[trajectory], self.planned[trajectory].shape
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
-        has_tasks = self._has_tasks(trajectory, quantizer, seed)
+        # Figures that were not chosen count, so that a choice changes no result.
+        figures = [f for f in self.config.figures.values() if trajectory in f.trajectories]
+        has_layers = any({*names.LAYER_METRICS} & {*figure.metrics} for figure in figures)
+        figures = [figure for figure in figures if quantizer in self.quantizers(figure.query)]
+        metrics = {metric for figure in figures for metric in figure.metrics}
+        has_tasks = any(
+            seed in planned.seeds_shown(figure.headline)
+            for figure in figures
+            if {*names.TASK_METRICS} & {*figure.metrics}
+        )
         tasks = scale.tasks.names if scale.tasks and has_tasks else ()
         public = self._public(trajectory)
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
@@ -80,10 +89,10 @@ class MeasurementJobs(Planner):
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
             skip=(isinstance(public, OwnCheckpoints) and public.skip)
             or hasattr(shape.model, "unquantized"),
-            metrics=self._metrics(trajectory, quantizer),
+            metrics=self._metrics(trajectory, kind, metrics),
             # Layers of public models are measured only for figures that show them.
             layers=(kind is None or kind.by_layer)
-            and (public is None or is_compared or self._has_layers(trajectory)),
+            and (public is None or is_compared or has_layers),
         )
         inputs = self.trajectories.inputs(trajectory, seed, shard) | self.tools(kind)
         corpus = scale.held_by(shape.corpus)
@@ -139,9 +148,9 @@ class MeasurementJobs(Planner):
 
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""
-        shards = self.planned[series.trajectory].shards
-        pair = (series.trajectory, series.quantizer)
-        jobs = [self.measure(*pair, shard, series.seed) for shard in shards]
+        name, quantizer = series.trajectory, series.quantizer
+        shards = self.planned[name].shards
+        jobs = [self.measure(name, quantizer, shard, series.seed) for shard in shards]
         inputs = {series.label(): [job.manifest for job in jobs]}
         for task in (question.task for question in jobs[0].settings.tasks):
             if task in self.tasks.at_chance:
@@ -222,38 +231,18 @@ class MeasurementJobs(Planner):
         is_run = is_end and isinstance(self.planned[trajectory].followed, PlannedRun)
         return self.scale.landscape.count(self.planned[trajectory].shape.context) if is_run else 0
 
-    def _has_layers(self, trajectory: str) -> bool:
-        figures = self.config.figures.values()
-        shown = (figure.metrics for figure in figures if trajectory in figure.trajectories)
-        return any({*names.LAYER_METRICS} & {*metrics} for metrics in shown)
-
-    def _metrics(self, trajectory: str, quantizer: str) -> tuple[ModelMetric, ...]:
-        """Return the metrics that any figure, chosen or not, shows of a series. Own checkpoints
-        have all those of predictions, for their page."""
-        shown = {
-            metric
-            for figure in self.config.figures.values()
-            if trajectory in figure.trajectories and quantizer in self.quantizers(figure.query)
-            for metric in figure.metrics
-        }
-        is_quantized = quantizer != FULL_PRECISION
+    def _metrics(
+        self, trajectory: str, kind: Quantizer | None, shown: Collection[str]
+    ) -> tuple[ModelMetric, ...]:
+        """Return the metrics of models among those shown. Own checkpoints have all those of
+        predictions, for their page."""
         is_own = isinstance(self._public(trajectory), OwnCheckpoints)
         return tuple(
-            kind.model_validate({"metric": column.name})
-            for kind in kinds_in(metrics.__name__, ModelMetric)
-            for column in kind.columns
-            if column.quantized == is_quantized
-            and (column.name in shown or (is_own and issubclass(kind, OfPredictions)))
-        )
-
-    def _has_tasks(self, trajectory: str, quantizer: str, seed: int) -> bool:
-        """Return whether any figure, chosen or not, has tasks for a series."""
-        return any(
-            trajectory in figure.trajectories
-            and seed in self.planned[trajectory].seeds_shown(figure.headline)
-            and quantizer in self.quantizers(figure.query)
-            for figure in self.config.figures.values()
-            if not {*names.TASK_METRICS}.isdisjoint(figure.metrics)
+            metric.model_validate({"metric": column.name})
+            for metric in kinds_in(metrics.__name__, ModelMetric)
+            for column in metric.columns
+            if column.quantized == (kind is not None)
+            and (column.name in shown or (is_own and issubclass(metric, OfPredictions)))
         )
 
     def _task(self, trajectory: str, task: str) -> TaskSettings:

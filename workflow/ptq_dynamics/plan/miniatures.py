@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import ClassVar
 
 from pydantic import ValidationError
 
@@ -16,7 +15,7 @@ from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import FILE, MODEL, Families, Later, Phase, Pretraining, Release
-from ptq_dynamics.config.runs import Branch, Run, Trunk
+from ptq_dynamics.config.runs import Branch, Trunk
 from ptq_dynamics.config.scale import Miniatures, Scale
 from ptq_dynamics.plan.planned import Basis, Origin, PlannedTrajectory, TrainedShape, common_seeds
 from ptq_dynamics.plan.planned_runs import (
@@ -35,8 +34,6 @@ from ptq_dynamics.trajectories.trajectory import Point, step_id
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedStage(PlannedRun):
     """A stage after pre-training, from the weights alone of the run before."""
-
-    restarts_from: ClassVar[str | None] = needs.AFTER
 
     @cached_property
     def checkpoints(self) -> list[Point]:
@@ -230,12 +227,12 @@ class Miniature:
             name=name,
             basis=basis,
             sources=sources,
-            entry=Run(),
             before=before,
             shape=before.shape,
             trained=TrainedShape(model, corpus, context, None, batch),
             origin=replace(origin, uncertain=uncertain),
             seeds=common_seeds(sources),
+            has_own_seeds=before.has_own_seeds,
             objective=run.objective,
             optimizer=optimizer.scaled(self.ratio, decay),
             schedule=StageSchedule(

@@ -29,6 +29,8 @@ class OwnCheckpoints(Public):
 
     is_own: ClassVar[bool] = True
 
+    family: str = "own"
+    called: str = own_rates.UNKNOWN
     rates: own_rates.RatesAndPhases
     skip: bool
 
@@ -89,9 +91,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     known = {local.checkpoint.step: local.checkpoint.lr for local in saved}
     known |= {step: scheduled[path] for path, step in every.items()}
     own = LinkedCheckpoints(
-        family="own",
         model=name,
-        called=own_rates.UNKNOWN,
         skip=entry.skip,
         repository=source.folder,
         revisions={
@@ -118,9 +118,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
 def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> OwnCheckpoints:
     locked = lock.get(source.repository, {})
     return OwnCheckpoints(
-        family="own",
         model=name,
-        called=own_rates.UNKNOWN,
         skip=entry.skip,
         repository=source.repository,
         revisions={

@@ -73,11 +73,6 @@ class PlannedAverage(PlannedTrajectory):
         """The run or public model that the last source follows."""
         return self.last_source.followed
 
-    @property
-    def has_own_seeds(self) -> bool:
-        """Whether its run names its seeds."""
-        return self.followed.has_own_seeds
-
     def check(self, place: str) -> None:
         """Require a mean, or ends of one model with a common seed."""
         if isinstance(self.entry, OfOne):
@@ -113,4 +108,5 @@ def plan_average(
         shape=source.shape,
         origin=replace(source.origin, family=entry.family or source.origin.family),
         seeds=common_seeds(sources),
+        has_own_seeds=source.has_own_seeds,
     )

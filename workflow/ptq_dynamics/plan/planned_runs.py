@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import attrgetter
-from typing import ClassVar
 
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.config.runs import Branch, Run, Trunk
+from ptq_dynamics.config.runs import Branch, Trunk
 from ptq_dynamics.plan.planned import (
     Basis,
     Origin,
@@ -34,9 +33,6 @@ class PlannedRun(PlannedTrajectory):
     at `data_first`, which may be negative. Checkpoints are `spacing` steps apart, measured ones
     about `measured_every`. At `state_steps` the run keeps its state for branches."""
 
-    restarts_from: ClassVar[str | None] = None  # label of the source whose weights alone it takes
-
-    entry: Run
     before: "PlannedRun | None" = None
     trained: TrainedShape
     objective: Objective
@@ -60,17 +56,6 @@ class PlannedRun(PlannedTrajectory):
         trunk = self.lineage[0]
         assert isinstance(trunk, PlannedTrunk)
         return trunk
-
-    @property
-    def has_own_seeds(self) -> bool:
-        """Whether the run or its trunk names its seeds."""
-        return bool(self.entry.seeds or self.trunk.entry.seeds)
-
-    @property
-    def start(self) -> str | None:
-        """Id of the checkpoint whose weights alone the run takes, if any."""
-        source = self.sources.get(self.restarts_from or "")
-        return None if source is None else source.checkpoints[-1].id
 
     def tokens_at(self, step: int) -> int:
         """Return the tokens that the model has seen at a step."""
@@ -148,6 +133,7 @@ def plan_trunk(name: str, basis: Basis, entry: Trunk) -> PlannedTrunk:
         trained=shape,
         origin=Origin("controlled"),
         seeds=entry.seeds or basis.seeds,
+        has_own_seeds=bool(entry.seeds),
         objective=entry.objective,
         optimizer=optimizer.scaled(regime.peak_lr_factor, regime.weight_decay_factor),
         schedule=entry.schedule.in_steps(span, steps),
@@ -164,8 +150,6 @@ def plan_trunk(name: str, basis: Basis, entry: Trunk) -> PlannedTrunk:
 class PlannedBranch(PlannedRun):
     """A run from the state of its trunk. Its cooldown begins at the step `cooldown_start`; about
     `steady_points` checkpoints before it are measured, if this is set."""
-
-    restarts_from: ClassVar[str | None] = needs.WEIGHTS
 
     entry: Branch
     cooldown_start: int
@@ -229,6 +213,7 @@ def plan_branch(
         trained=shape,
         origin=trunk.origin,
         seeds=entry.seeds or common_seeds(sources),
+        has_own_seeds=trunk.has_own_seeds or bool(entry.seeds),
         # With the weights of an average, its curve does not continue that of the trunk.
         branched=None if entry.weights else (entry.trunk, first),
         objective=entry.objective or trunk.objective,
