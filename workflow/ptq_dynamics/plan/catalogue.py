@@ -3,8 +3,8 @@ trajectories by name, each planned when it is first read."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
@@ -23,14 +23,18 @@ Entry = Run | Miniature | Public | Average
 
 
 class Catalogue(dict[str, PlannedTrajectory]):
-    """Planned trajectories by name. `places` are the keys of entries in the configuration. Raises
-    `Problem` if a source does not exist, or an entry is its own source."""
+    """Planned trajectories by name, and their `places` in the configuration. Raises `Problem` if a
+    source does not exist, or an entry is its own source."""
 
-    def __init__(
-        self, basis: Basis, entries: Mapping[str, Entry], places: Mapping[str, str]
-    ) -> None:
+    def __init__(self, config: Config, entries: Mapping[str, Entry]) -> None:
         super().__init__()
-        self.basis, self.places = basis, places
+        choice, families, places = config.choice, config.families, dict[str, str]()
+        seeds = tuple(dict.fromkeys((choice.seed, *choice.more_seeds)))
+        self.basis, self.places = Basis(config.scale, config.runs.defaults, seeds), places
+        for name, entry in entries.items():
+            file = "families" if name in {**families.runs, **families.averages} else "runs"
+            section = "averages" if isinstance(entry, Average) else "runs"
+            places[name] = f"config/{file}.yaml: {section}.{name}"
         sources = {name: entry.sources() for name, entry in entries.items()}
         for name, labels in sources.items():
             for label, source in labels.items():
@@ -59,7 +63,7 @@ class Catalogue(dict[str, PlannedTrajectory]):
             case Miniature():
                 return entry.planned(name, basis, sources)
             case Branch():
-                return plan_branch(name, entry, sources, self.run(entry.trunk))
+                return plan_branch(name, entry, sources)
             case Trunk():
                 return plan_trunk(name, basis, entry)
         raise TypeError(f"{name} is no trajectory")
@@ -76,30 +80,13 @@ class Catalogue(dict[str, PlannedTrajectory]):
         return [run for run in self.values() if isinstance(run, PlannedRun)]
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(NamedTuple):
     """A configuration with the models, corpora and figures of its scale, the `entries` of all
-    trajectories, and the `reasons` why others of runs.yaml and families.yaml are not built.
-    `left_out` are the trajectories that each figure lacks, and `absent` its curves without any."""
+    trajectories, and the `reasons` why others of runs.yaml and families.yaml are not built."""
 
     config: Config
     entries: dict[str, Entry]
     reasons: dict[str, str]
-    left_out: dict[str, tuple[str, ...]]
-    absent: dict[str, tuple[str, ...]]
-
-    @property
-    def trajectories(self) -> Catalogue:
-        """The planned trajectories."""
-        choice, families = self.config.choice, self.config.families
-        seeds = tuple(dict.fromkeys((choice.seed, *choice.more_seeds)))
-        basis = Basis(self.config.scale, self.config.runs.defaults, seeds)
-        places = dict[str, str]()
-        for name, entry in self.entries.items():
-            file = "families" if name in {**families.runs, **families.averages} else "runs"
-            section = "averages" if isinstance(entry, Average) else "runs"
-            places[name] = f"config/{file}.yaml: {section}.{name}"
-        return Catalogue(basis, self.entries, places)
 
 
 def resolve(config: Config) -> Resolved:
@@ -125,7 +112,7 @@ def resolve(config: Config) -> Resolved:
         **families.averages,
     }
     config = config.model_copy(update={"scale": scale})
-    return Resolved(config, entries, reasons | scale.regime.left_out, {}, {})
+    return Resolved(config, entries, reasons | scale.regime.left_out)
 
 
 def leave_out(resolved: Resolved) -> Resolved:
@@ -139,21 +126,18 @@ def leave_out(resolved: Resolved) -> Resolved:
         sources = ((name, entry.sources().values()) for name, entry in resolved.entries.items())
         names |= {name for name, needed in sources if not names.isdisjoint(needed)}
     entries = {name: entry for name, entry in resolved.entries.items() if name not in names}
-    figures, left_out = dict[str, Figure](), dict[str, tuple[str, ...]]()
-    absent = dict[str, tuple[str, ...]]()
+    figures = dict[str, Figure]()
     for name, figure in config.figures.items():
-        left_out[name] = tuple(member for member in figure.trajectories if member in names)
         curves = dict[str, tuple[str, ...]]()
         for label, members in figure.curves.items():
             if rest := tuple(member for member in members if member not in names):
                 curves[label] = rest
-        absent[name] = tuple(label for label in figure.curves if label not in curves)
         if curves:
             figures[name] = figure.model_copy(update={"curves": curves})
         elif name in config.choice.figures:
-            why = "; ".join(dict.fromkeys(reasons[n] for n in left_out[name] if n in reasons))
-            raise Problem(f"{scale.description} leaves out figure {name} ({why}); choose others")
+            why = dict.fromkeys(reasons[n] for n in figure.trajectories if n in reasons)
+            left = f"{scale.description} leaves out figure {name} ({'; '.join(why)})"
+            raise Problem(f"{left}; choose others")
     kind, compared = f"trajectory of {scale.description}", config.backends.trajectory
     require("config/backends.yaml: trajectory", kind, [compared], entries)
-    config = config.model_copy(update={"figures": figures})
-    return Resolved(config, entries, reasons, left_out, absent)
+    return Resolved(config.model_copy(update={"figures": figures}), entries, reasons)

@@ -68,7 +68,7 @@ class MeasurementJobs(Planner):
         figures = [f for f in self.config.figures.values() if trajectory in f.trajectories]
         has_layers = any({*names.LAYER_METRICS} & {*figure.metrics} for figure in figures)
         figures = [figure for figure in figures if quantizer in self.quantizers(figure.query)]
-        metrics = {metric for figure in figures for metric in figure.metrics}
+        shown = {metric for figure in figures for metric in figure.metrics}
         has_tasks = any(
             seed in planned.seeds_shown(figure.headline)
             for figure in figures
@@ -89,7 +89,7 @@ class MeasurementJobs(Planner):
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
             skip=(isinstance(public, OwnCheckpoints) and public.skip)
             or hasattr(shape.model, "unquantized"),
-            metrics=self._metrics(trajectory, kind, metrics),
+            metrics=self._metrics(trajectory, kind, shown),
             # Layers of public models are measured only for figures that show them.
             layers=(kind is None or kind.by_layer)
             and (public is None or is_compared or has_layers),

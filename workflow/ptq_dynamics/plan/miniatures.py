@@ -117,15 +117,13 @@ class Miniature:
         self, name: str, basis: Basis, sources: Mapping[str, PlannedTrajectory]
     ) -> PlannedRun:
         """Return the planned run; raises `Problem` if its numbers do not fit."""
-        before = next(iter(sources.values()), None)
-        match self.run, before:
-            case Pretraining() as run, None:
+        match self.run:
+            case Pretraining() as run:
                 return self._trunk(name, basis, run)
-            case Phase() as run, PlannedRun():
-                return self._phase(name, run, sources, before)
-            case Later() as run, PlannedRun():
-                return self._stage(name, run, sources, before)
-        raise TypeError(f"{name} does not follow a run")
+            case Phase() as run:
+                return self._phase(name, run, sources)
+            case Later() as run:
+                return self._stage(name, run, sources)
 
     def _steps(self, tokens: float, batch: int = 1) -> int:
         """Return the steps for tokens of the family, with a multiple of the batch."""
@@ -175,17 +173,13 @@ class Miniature:
         )
 
     def _phase(
-        self,
-        name: str,
-        run: Phase,
-        sources: Mapping[str, PlannedTrajectory],
-        before: PlannedRun,
+        self, name: str, run: Phase, sources: Mapping[str, PlannedTrajectory]
     ) -> PlannedBranch:
         small, steady = self.small, self._steps(run.steady, run.batch) if run.steady else 0
         cooldown = max(self._steps(run.tokens, run.batch) - steady, small.least_cooldown)
         fields = {
             **run.model_dump(include={"trunk", "shape", "floor", "corpus"}),
-            "at": self._share(before.last),
+            "at": self._share(self._steps(self.pretraining.tokens)),
             "steady": self._share(steady) if steady else None,
             "cooldown": self._share(cooldown),
             "batch": self.batch * run.batch if run.batch > 1 else None,
@@ -196,18 +190,16 @@ class Miniature:
         except ValidationError as error:
             raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
         return replace(
-            plan_branch(name, entry, sources, before),
+            plan_branch(name, entry, sources),
             steady_points=small.measured,
             measured_every=max(1, cooldown // small.measured_cooldown),
         )
 
     def _stage(
-        self,
-        name: str,
-        run: Later,
-        sources: Mapping[str, PlannedTrajectory],
-        before: PlannedRun,
+        self, name: str, run: Later, sources: Mapping[str, PlannedTrajectory]
     ) -> PlannedStage:
+        before = sources[needs.AFTER]
+        assert isinstance(before, PlannedRun)
         basis, origin, model = before.basis, before.trunk.origin, before.trained.model
         first, length = before.last, max(1, round(self.small.stage * self.scale.budget))
         optimizer, decay = run.optimizer or self.family.optimizer, 1.0

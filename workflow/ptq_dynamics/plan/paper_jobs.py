@@ -97,8 +97,7 @@ class PaperJobs(Planner):
 
     def _words(self, name: str, figure: Figure) -> dict[str, object]:
         """Return a figure's words; `missing` is the reason if it is not drawn."""
-        gone = list(self.site.left_out.get(name, figure.trajectories))
-        missing = None
+        gone, missing = self.site.left_out(name), None
         if name not in self.config.figures:
             reasons = self.site.reasons
             why = dict.fromkeys(reasons[member] for member in gone if member in reasons)

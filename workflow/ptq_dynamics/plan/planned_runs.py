@@ -187,12 +187,11 @@ class PlannedBranch(PlannedRun):
 
 
 def plan_branch(
-    name: str,
-    entry: Branch,
-    sources: Mapping[str, PlannedTrajectory],
-    run: PlannedRun,
+    name: str, entry: Branch, sources: Mapping[str, PlannedTrajectory]
 ) -> PlannedBranch:
     """Return a branch of a run."""
+    run = sources[needs.TRUNK]
+    assert isinstance(run, PlannedRun)
     basis, trunk = run.basis, run.trunk
     first, before = basis.steps(entry.at), trunk.schedule
     cooldown_start = first + (basis.steps(entry.steady) if entry.steady else 0)

@@ -12,7 +12,7 @@ from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job, settle
 from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.measure.series import Query
-from ptq_dynamics.plan.catalogue import leave_out, resolve
+from ptq_dynamics.plan.catalogue import Catalogue, leave_out, resolve
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 
 S = TypeVar("S")
@@ -38,12 +38,10 @@ class Site:
     root of its project, and all jobs that were planned."""
 
     def __init__(self, config: Config, root: Path) -> None:
-        resolved, scale = leave_out(resolve(config)), config.choice.scale
-        self.config, self.root, self.planned = resolved.config, root, resolved.trajectories
+        scale = config.choice.scale
+        self.config, entries, self.reasons = leave_out(resolve(config))
+        self.root, self.planned = root, Catalogue(self.config, entries)
         self.configured = config.figures  # also those that the scale leaves out
-        # Trajectories that the scale leaves out, by figure, and the reasons by trajectory.
-        self.left_out, self.absent = resolved.left_out, resolved.absent
-        self.reasons = resolved.reasons
         self.results, self.pictures = f"results/{scale}", f"figures/{scale}"
         # Jobs, and names of their rules with wildcards, by manifest.
         self.made, self.rules = dict[str, Job](), dict[str, tuple[str, dict[str, str]]]()
@@ -66,6 +64,10 @@ class Site:
         self.made[path] = Job(rule.stage, name, folder, inputs, settings, stem, distributions)
         self.rules[path] = rule.name, {key: str(value) for key, value in wildcards.items()}
         return self.made[path]
+
+    def left_out(self, figure: str) -> list[str]:
+        """Return the trajectories of a figure that the scale leaves out."""
+        return [n for n in self.configured[figure].trajectories if n not in self.planned]
 
     def settle_all(self, job: Job) -> None:
         """Settle the files of a job and of all that it needs (`specification.settle`)."""
