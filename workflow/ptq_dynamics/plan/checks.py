@@ -33,7 +33,10 @@ def check(site: Site) -> None:
     config, planned = site.config, site.planned
     _check_names(config, planned)
     _check_texts(config)
-    _check_trajectories(config, planned)
+    for name, place in planned.places.items():
+        planned[name].check(place)
+    for run in planned.runs:
+        _check_objective(config, run, f"{planned.places[run.name]}.objective")
     _check_quantizers(config, planned)
     _check_amounts(config, planned)
     for name, figure in config.figures.items():
@@ -101,13 +104,6 @@ def _check_unread(place: str, packages: Iterable[str], read: dict[str, str]) -> 
 
 def _distribution(package: str) -> str:
     return re.sub("[-_.]+", "-", package).lower()
-
-
-def _check_trajectories(config: Config, planned: Catalogue) -> None:
-    for name, place in planned.places.items():
-        planned[name].check(place)
-    for trained in planned.runs:
-        _check_objective(config, trained, f"{planned.places[trained.name]}.objective")
 
 
 def _check_objective(config: Config, run: PlannedRun, place: str) -> None:

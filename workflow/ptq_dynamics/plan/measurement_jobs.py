@@ -29,7 +29,7 @@ from ptq_dynamics.measure.series import (
     in_order,
 )
 from ptq_dynamics.plan.own_checkpoints import OwnCheckpoints
-from ptq_dynamics.plan.planned_runs import PlannedBranch, PlannedRun
+from ptq_dynamics.plan.planned_runs import PlannedBranch
 from ptq_dynamics.plan.releases import PlannedRelease, Public
 from ptq_dynamics.plan.site import Planner, Rule, Site
 from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
@@ -76,6 +76,7 @@ class MeasurementJobs(Planner):
         )
         tasks = scale.tasks.names if scale.tasks and has_tasks else ()
         public = self._public(trajectory)
+        is_end = public is None and shard == list(planned.shards)[-1]
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
         settings = MeasureSettings(
             checkpoints=self.trajectories.measured_ids(trajectory, shard),
@@ -85,7 +86,7 @@ class MeasurementJobs(Planner):
             quantizer=kind,
             calibration=None if kind is None else self.calibration(trajectory, kind),
             tasks=tuple(self._task(trajectory, task) for task in tasks),
-            carried=self._carried(trajectory, shard) if kind is None else 0,
+            carried=scale.landscape.count(shape.context) if is_end and kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
             skip=(isinstance(public, OwnCheckpoints) and public.skip)
             or hasattr(shape.model, "unquantized"),
@@ -224,12 +225,6 @@ class MeasurementJobs(Planner):
         """Return the public model that a trajectory follows, if it does."""
         followed = self.planned[trajectory].followed
         return followed.entry if isinstance(followed, PlannedRelease) else None
-
-    def _carried(self, trajectory: str, shard: str) -> int:
-        """Return the blocks of text for what a model's blocks carry, at the end of a run."""
-        is_end = shard == list(self.planned[trajectory].shards)[-1]
-        is_run = is_end and isinstance(self.planned[trajectory].followed, PlannedRun)
-        return self.scale.landscape.count(self.planned[trajectory].shape.context) if is_run else 0
 
     def _metrics(
         self, trajectory: str, kind: Quantizer | None, shown: Collection[str]

@@ -76,7 +76,14 @@ class PlannedAverage(PlannedTrajectory):
     def check(self, place: str) -> None:
         """Require a mean, or ends of one model with a common seed."""
         if isinstance(self.entry, OfOne):
-            self._check_means(place)
+            source = self.last_source
+            if (points := source.checkpoints) and not self.means:
+                known = f"{len(points)} from {points[0].id} to {points[-1].id}"
+                raise Problem(
+                    f"{place} has no average: {source.name} has too few checkpoints, or others "
+                    f"({known}, {len(source.measured)} measured); change their number or interval "
+                    "here, or checkpoint_every of the run"
+                )
             return
         names = ", ".join(source.name for source in self.sources.values())
         if len({source.form for source in self.sources.values()}) > 1:
@@ -84,15 +91,6 @@ class PlannedAverage(PlannedTrajectory):
             raise Problem(f"{place} averages {names}, {why}")
         if not self.seeds:
             raise Problem(f"{place} averages {names}, without a common seed; add one")
-
-    def _check_means(self, place: str) -> None:
-        source = self.last_source
-        if (points := source.checkpoints) and not self.means:
-            raise Problem(
-                f"{place} has no average: {source.name} has too few checkpoints, or others "
-                f"({len(points)} from {points[0].id} to {points[-1].id}, {len(source.measured)} "
-                "measured); change their number or interval here, or checkpoint_every of the run"
-            )
 
 
 def plan_average(
