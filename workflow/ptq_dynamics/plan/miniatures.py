@@ -58,7 +58,7 @@ def with_miniatures(
         if isinstance(run, Release):
             unknown[name] = "a mean of checkpoints by the authors has no miniature"
         else:
-            runs[name] = Miniature(families, run, families.first(name)[0], scale, small)
+            runs[name] = Miniature(families, name, scale, small)
     return scale, runs, unknown
 
 
@@ -78,20 +78,12 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
 
 
 class Miniature:
-    """A public run at a scale. The longest phase of its lineage, which begins with the run `first`,
-    ends at the last step of miniatures."""
+    """A public run at a scale, whose last step is the end of the longest phase of its lineage."""
 
-    def __init__(
-        self,
-        families: Families,
-        run: Pretraining | Phase | Later,
-        first: str,
-        scale: Scale,
-        small: Miniatures,
-    ) -> None:
-        pretraining = families.runs[first]
-        assert isinstance(pretraining, Pretraining)
-        self.run, self.pretraining, self.small, self.scale = run, pretraining, small, scale
+    def __init__(self, families: Families, name: str, scale: Scale, small: Miniatures) -> None:
+        first, pretraining = families.first(name)
+        self.run, self.pretraining = families.runs[name], pretraining
+        self.scale, self.small = scale, small
         self.family = families.families[pretraining.family]
         self.model = f"miniature of {pretraining.family}"
         power = small.exponents.get(pretraining.family, small.rate_exponent)
@@ -124,6 +116,7 @@ class Miniature:
                 return self._phase(name, run, sources)
             case Later() as run:
                 return self._stage(name, run, sources)
+        raise TypeError(f"{name} has no miniature")
 
     def _steps(self, tokens: float, batch: int = 1) -> int:
         """Return the steps for tokens of the family, with a multiple of the batch."""

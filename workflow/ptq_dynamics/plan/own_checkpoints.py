@@ -88,21 +88,18 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
         files = folders.files_of(path, has_code=entry.trusts_code)
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
     saved.sort(key=lambda local: local.checkpoint.step or 0)
-    known = {local.checkpoint.step: local.checkpoint.lr for local in saved}
+    checkpoints = [local.checkpoint for local in saved]
+    known = {checkpoint.step: checkpoint.lr for checkpoint in checkpoints}
     known |= {step: scheduled[path] for path, step in every.items()}
     own = LinkedCheckpoints(
         model=name,
         skip=entry.skip,
         repository=source.folder,
         revisions={
-            local.checkpoint.id: ReleasedRevision(
-                local.checkpoint.step,
-                _tokens(entry, local.checkpoint.step) or local.checkpoint.tokens,
-                None,
-            )
-            for local in saved
+            c.id: ReleasedRevision(c.step, _tokens(entry, c.step) or c.tokens, None)
+            for c in checkpoints
         },
-        rates=_rates(entry, [local.checkpoint.step for local in saved], states, known),
+        rates=_rates(entry, [checkpoint.step for checkpoint in checkpoints], states, known),
         local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
@@ -165,10 +162,10 @@ def sampled_folders(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
 
 
 def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
-    branches = (name for name in source.revisions if not COMMIT.match(name))
-    matches = {name: source.step.search(name) for name in branches}
-    matched = ((name, matches.get(name)) for name in source.revisions)
-    steps = [(name, int(match[1]) if match else None) for name, match in matched]
+    steps = list[tuple[str, int | None]]()
+    for name in source.revisions:
+        match = None if COMMIT.match(name) else source.step.search(name)
+        steps.append((name, int(match[1]) if match else None))
     return _sampled(entry, sorted(steps, key=lambda pair: pair[1] or 0))
 
 
