@@ -28,7 +28,6 @@ from ptq_dynamics.measure.series import (
     TaskSettings,
     in_order,
 )
-from ptq_dynamics.plan.own_checkpoints import OwnCheckpoints
 from ptq_dynamics.plan.planned_runs import PlannedBranch
 from ptq_dynamics.plan.releases import PlannedRelease, Public
 from ptq_dynamics.plan.site import Planner, Rule, Site
@@ -76,8 +75,10 @@ class MeasurementJobs(Planner):
         )
         tasks = scale.tasks.names if scale.tasks and has_tasks else ()
         public = self._public(trajectory)
-        is_end = public is None and shard == list(planned.shards)[-1]
-        is_compared = (trajectory, quantizer, shard, seed) in self._compared()
+        is_end, backends = shard == list(planned.shards)[-1], self.config.backends
+        is_compared = is_end and (trajectory, seed) == (backends.trajectory, planned.seeds[0])
+        is_compared = is_compared and quantizer in chain(*backends.groups)
+        has_carried = is_end and public is None and kind is None
         settings = MeasureSettings(
             checkpoints=self.trajectories.measured_ids(trajectory, shard),
             context=shape.context,
@@ -86,10 +87,9 @@ class MeasurementJobs(Planner):
             quantizer=kind,
             calibration=None if kind is None else self.calibration(trajectory, kind),
             tasks=tuple(self._task(trajectory, task) for task in tasks),
-            carried=scale.landscape.count(shape.context) if is_end and kind is None else 0,
+            carried=scale.landscape.count(shape.context) if has_carried else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
-            skip=(isinstance(public, OwnCheckpoints) and public.skip)
-            or hasattr(shape.model, "unquantized"),
+            skip=(public is not None and public.skip) or hasattr(shape.model, "unquantized"),
             metrics=self._metrics(trajectory, kind, shown),
             # Layers of public models are measured only for figures that show them.
             layers=(kind is None or kind.by_layer)
@@ -197,22 +197,17 @@ class MeasurementJobs(Planner):
     @cache
     def comparison(self) -> Job:
         """Return the job that compares GPTQ backends on the last shard of a trajectory."""
-        name, inputs = self.config.backends.trajectory, dict[str, list[str]]()
-        series = [self.series(name, FULL_PRECISION)]
-        for compared in self._compared():
-            inputs[needs.quantized(compared[1])] = [self.measure(*compared).manifest]
-            series.append(self.series(name, compared[1]))
+        backends, inputs = self.config.backends, dict[str, list[str]]()
+        name = backends.trajectory
+        shard, series = list(self.planned[name].shards)[-1], [self.series(name, FULL_PRECISION)]
+        for quantizer in dict.fromkeys(chain(*backends.groups)):
+            job = self.measure(name, quantizer, shard, self.seed(name))
+            inputs[needs.quantized(quantizer)] = [job.manifest]
+            series.append(self.series(name, quantizer))
         for one in series:
             inputs |= self.inputs(one)
-        settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))
+        settings = ComparisonSettings(tuple(map(tuple, backends.groups)), tuple(series))
         return self.make(COMPARISON, name, inputs, settings)
-
-    @cache
-    def _compared(self) -> list[tuple[str, str, str, int]]:
-        """Return the measurements whose weights the comparison of backends reads."""
-        name, groups = self.config.backends.trajectory, self.config.backends.groups
-        shard, seed = list(self.planned[name].shards)[-1], self.seed(name)
-        return [(name, quantizer, shard, seed) for quantizer in dict.fromkeys(chain(*groups))]
 
     def tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
         """Return the manifest of the environment that a quantizer needs, by label."""
@@ -231,7 +226,8 @@ class MeasurementJobs(Planner):
     ) -> tuple[ModelMetric, ...]:
         """Return the metrics of models among those shown. Own checkpoints have all those of
         predictions, for their page."""
-        is_own = isinstance(self._public(trajectory), OwnCheckpoints)
+        public = self._public(trajectory)
+        is_own = public is not None and public.is_own
         return tuple(
             metric.model_validate({"metric": column.name})
             for metric in kinds_in(metrics.__name__, ModelMetric)

@@ -32,7 +32,6 @@ class OwnCheckpoints(Public):
     family: str = "own"
     called: str = own_rates.UNKNOWN
     rates: own_rates.RatesAndPhases
-    skip: bool
 
     def rate_and_phase(self, step: int | None) -> tuple[float | None, str]:
         """Return learning rate and phase at a step."""

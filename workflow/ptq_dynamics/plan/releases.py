@@ -51,6 +51,7 @@ class Public:
     schedule: Schedule | None = None
     earlier: Schedule | None = None
     first: int = 0
+    skip: bool = False  # leave matrices that a quantizer does not support in full precision
 
     def sources(self) -> Mapping[str, str]:
         """Return its source trajectories: none."""
