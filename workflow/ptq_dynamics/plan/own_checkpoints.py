@@ -95,8 +95,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
         skip=entry.skip,
         repository=source.folder,
         revisions={
-            c.id: ReleasedRevision(c.step, _tokens(entry, c.step) or c.tokens, None)
-            for c in checkpoints
+            c.id: ReleasedRevision(c.step, _tokens(entry, c.step) or c.tokens) for c in checkpoints
         },
         rates=_rates(entry, [checkpoint.step for checkpoint in checkpoints], states, known),
         local={local.checkpoint.id: local for local in saved},
@@ -112,16 +111,14 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
 
 
 def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> OwnCheckpoints:
-    locked = lock.get(source.repository, {})
+    steps = dict(_on_hub(entry, source))
     return OwnCheckpoints(
         model=name,
         skip=entry.skip,
         repository=source.repository,
-        revisions={
-            revision: ReleasedRevision(step, _tokens(entry, step), locked.get(revision))
-            for revision, step in _on_hub(entry, source)
-        },
-        rates=_rates(entry, [step for _, step in _on_hub(entry, source)]),
+        revisions={n: ReleasedRevision(step, _tokens(entry, step)) for n, step in steps.items()},
+        locked=lock.get(source.repository, {}),
+        rates=_rates(entry, steps.values()),
     )
 
 

@@ -1,7 +1,7 @@
 """Public models at a scale with the hub."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -25,11 +25,10 @@ from ptq_dynamics.trajectories.trajectory import Checkpoint, Point
 
 
 class ReleasedRevision(NamedTuple):
-    """Step and tokens of a revision, if it has them, and its entry in the lock, if any."""
+    """Step and tokens of a revision, if it has them."""
 
-    step: int | None
-    tokens: int | None
-    entry: Entry | None
+    step: int | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +41,7 @@ class Public:
     family: str
     repository: str
     revisions: Mapping[str, ReleasedRevision]
+    locked: Mapping[str, Entry] = field(default_factory=dict)
     model: str
     convert: bool = False
     format: str | None = None
@@ -66,7 +66,7 @@ class Public:
 
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a revision."""
-        step, tokens, _ = self.revisions[name]
+        step, tokens = self.revisions[name]
         return Checkpoint(name, step, tokens, *self.rate_and_phase(step))
 
     def saved(self, name: str) -> Checkpoint:
@@ -77,7 +77,7 @@ class Public:
         """Return settings of the job that downloads some checkpoints."""
         fetched = list[Revision]()
         for name in names:
-            entry = self.revisions[name].entry
+            entry = self.locked.get(name)
             commit, files = (entry.commit, entry.files) if entry else (None, ())
             fetched.append(Revision(checkpoint=self.saved(name), commit=commit, files=files))
         return FetchSettings(
@@ -171,12 +171,12 @@ def with_releases(
 def _public(families: Families, name: str, family: Family, lock: Lock) -> Public:
     run, before = families.runs[name], families.tokens_before(name)
     repository = (isinstance(run, Release) and run.repository) or family.repository or ""
-    locked = lock.get(repository, {})
     uncertain = (run.uncertain if isinstance(run, Later) else None, family.uncertain)
     public = Public(
         family=family.label,
         repository=repository,
-        revisions={name: ReleasedRevision(None, None, locked.get(name)) for name in run.revisions},
+        revisions=dict.fromkeys(run.revisions, ReleasedRevision()),
+        locked=lock.get(repository, {}),
         model=families.family_of(name),
         convert=family.convert,
         format=family.format,
@@ -188,7 +188,7 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
     if isinstance(run, Release) or run.tokens is None or before is None:
         return public
     place = f"{FILE}: runs.{name}"
-    revisions = dict(_revisions(place, run, family, locked, before))
+    revisions = dict(_revisions(place, run, family, before))
     first = round(before / family.tokens_per_step)
     if isinstance(run, Later):
         steps, peak = round(run.tokens / family.tokens_per_step), run.peak_lr
@@ -218,11 +218,7 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
 
 
 def _revisions(
-    place: str,
-    run: Pretraining | Phase | Later,
-    family: Family,
-    locked: Mapping[str, Entry],
-    before: float,
+    place: str, run: Pretraining | Phase | Later, family: Family, before: float
 ) -> Iterator[tuple[str, ReleasedRevision]]:
     """Yield revisions with step and tokens; `before` are the tokens before the first step."""
     batch, first = family.tokens_per_step * run.batch, round(before / family.tokens_per_step)
@@ -239,7 +235,7 @@ def _revisions(
             last, tokens = step, round(before + (step - first) * batch)
         elif not is_stage:
             raise Problem(f"{place}.revisions has {name!r}, where step_in finds no step")
-        yield name, ReleasedRevision(step, tokens, locked.get(name))
+        yield name, ReleasedRevision(step, tokens)
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
