@@ -1,5 +1,5 @@
 """A configuration at its scale: with miniatures or public models, and with own checkpoints; and all
-trajectories by name, each planned when it is first read."""
+trajectories by name, each planned after its sources."""
 
 from collections import Counter
 from collections.abc import Mapping
