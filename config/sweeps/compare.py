@@ -63,22 +63,22 @@ def main(file: Path) -> None:
     """Build all candidates, and write and print the table. A candidate that fails ends no other."""
     sweep, folder, tables = Sweep(**read_yaml(file)), Path("results/sweep", file.stem), {}
     sources, failed = [Path.cwd()], list[str]()
-    places = {name: (folder / name).resolve() for name in sweep.candidates}
+    projects = {name: (folder / name).resolve() for name in sweep.candidates}
     # A mistake in the last candidate ends the sweep before the first one is trained.
-    plans = {name: prepare(places[name], sweep, sweep.candidates[name]) for name in places}
+    plans = {name: prepare(projects[name], sweep, sweep.candidates[name]) for name in projects}
     for name, plan in plans.items():
-        place = places[name]
+        project = projects[name]
         for source in (source for source in sources if (source / plan.site.results).is_dir()):
-            with chdir(place):  # such as the text, which few candidates change
+            with chdir(project):  # such as the text, which few candidates change
                 released.adopt(plan, source, source)
         try:
             table = plan.measurements.collect().manifest
-            chosen.build(place, [table], chosen.profile("default"))
+            chosen.build(project, [table], chosen.profile("default"))
         except Problem:
             failed.append(name)
             continue
-        sources[1:] = [place]
-        tables[name] = numbers(pd.read_csv(place / plan.site.results / "measurements.csv"))
+        sources[1:] = [project]
+        tables[name] = numbers(pd.read_csv(project / plan.site.results / "measurements.csv"))
         pd.concat(tables, names=["candidate"]).to_csv(folder.with_suffix(".csv"))
     if tables:
         print(folder.with_suffix(".csv").read_text(encoding="utf-8"))

@@ -233,7 +233,7 @@ def test_a_160m_checkpoint_is_measured_within_its_request(tmp_path, kind):
     size = "paper" if kind == "cuda" else "small"
     program = (ROOT / "tests/gpu/measure_160m.py").read_text()
     host, device, seconds = measured(program, tmp_path, tmp_path, size)
-    asked = plan("paper").resources.ask("measure", 1, {"trajectory": "constant-3e-3"})["mem_mb"]
+    asked = plan("paper").requests("measure", 1, {"trajectory": "constant-3e-3"})["mem_mb"]
     print(f"{size}: {host:,.0f} MiB of {asked:,} MB, {device:,.0f} MiB of the GPU, {seconds:.0f} s")
     assert host * 1.048576 <= asked
     # 0.12 GPUs per billion weights: at most one.

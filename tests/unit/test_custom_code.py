@@ -13,7 +13,7 @@ from ptq_dynamics.cli.selection import without_defects
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import folders, lock
-from ptq_dynamics.plan.own_checkpoints import sampled_places
+from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
@@ -201,7 +201,7 @@ def test_code_of_the_hub_needs_a_commit(folder, tmp_path, monkeypatch):
             project.checkpoints(tmp_path, "run", "people/mine", "main", None, (), trusts_code=False)
         place = tmp_path, "run", "people/mine", COMMIT, None, ()
         entry = Own(**project.checkpoints(*place, trusts_code=True))
-        assert sampled_places(entry) == [(COMMIT, None)]
+        assert sampled_checkpoints(entry) == [(COMMIT, None)]
         locked = lock.read_lock(tmp_path / "config" / project.LOCK)["people/mine"][COMMIT]
         assert {*CODE} < {file.name for file in locked.files}
         point = local.trajectory.Checkpoint(COMMIT, None, None, None, "checkpoint")

@@ -13,7 +13,7 @@ from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.figures.labels import in_group
 from ptq_dynamics.hub import folders
-from ptq_dynamics.plan.own_checkpoints import sampled_places
+from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints
 from safetensors.torch import save_file
 from support import figure, one_line, plan, tiny_config
 
@@ -48,7 +48,7 @@ def test_steps_are_found_in_names(tmp_path, names, pattern):
     for name in (*names, "logs"):
         checkpoint(tmp_path / name)
     (tmp_path / "logs/config.json").unlink()
-    found = sampled_places(own(tmp_path, checkpoints=pattern))
+    found = sampled_checkpoints(own(tmp_path, checkpoints=pattern))
     assert [(path.name, step) for path, step in found] == list(zip(names, (9, 10), strict=True))
 
 
@@ -56,7 +56,7 @@ def test_a_sample_has_the_last_checkpoint(tmp_path):
     for step in range(1, 6):
         checkpoint(tmp_path / f"step-{step}")
     for options, steps in (({}, [1, 2, 3, 4, 5]), ({"every": 2, "last": 4}, [3, 5])):
-        assert [step for _, step in sampled_places(own(tmp_path, **options))] == steps
+        assert [step for _, step in sampled_checkpoints(own(tmp_path, **options))] == steps
 
 
 WSD = {1: 1e-3, 2: 3e-3, 3: 3e-3, 4: 1e-3, 5: 0.0}
@@ -87,7 +87,7 @@ def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
     made = plan("smoke", config, figures=["mine"])
     jobs = made.site.needed(made.targets())
     (job,) = [job for job in jobs if job.stage == "trajectories.local"]
-    found = made.site.planned["mine"].places
+    found = made.site.planned["mine"].planned_checkpoints
     assert [each.phase for each in found] == phases
     assert [each.tokens for each in found][-1] == (None if rate else 250)
     # What is measured does not depend on them.
@@ -111,7 +111,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
     harm(tmp_path / "run")
     source = own(tmp_path / "run")
     with one_line(words):
-        _ = [folders.files_of(path) for path, _ in sampled_places(source)]
+        _ = [folders.files_of(path) for path, _ in sampled_checkpoints(source)]
 
 
 WRONG = [

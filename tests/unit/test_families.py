@@ -68,7 +68,7 @@ def test_miniatures_go_along_their_families_schedules():
     small, real = plan("laptop"), plan("paper")
     compared = 0
     for name, run in runs_of(small).items():
-        public = real.site.planned.entries.get(name)
+        public = getattr(real.site.planned.get(name), "entry", None)
         if not isinstance(public, PublicRun):
             continue
         first, last, own, peak = run.first, run.last, run.schedule, run.trunk.schedule.peak
@@ -80,7 +80,7 @@ def test_miniatures_go_along_their_families_schedules():
             step = int(part * last)
             # A batch that doubles makes steps count differently on both sides alike.
             mine = (before if step < first else own).learning_rate(step) / peak
-            rate = public.place(int(part * end))[0] / public.earlier.peak
+            rate = public.rate_and_phase(int(part * end))[0] / public.earlier.peak
             assert mine == pytest.approx(rate, abs=0.06), (name, part)
             compared += 1
     assert compared > 100
@@ -120,7 +120,7 @@ def test_averages_take_what_their_authors_took():
         total, found = sum(each.weight for each in mean.members), []
         for each in mean.members:
             source, share = sources[each.source].name, weight * each.weight / total
-            if source in made.site.config.runs.averages:
+            if made.site.planned[source].sources:
                 found += members(source, share)
             else:
                 found.append((source, each.checkpoint, pytest.approx(share)))
@@ -154,7 +154,7 @@ def test_averages_take_what_their_authors_took():
     ],
 )
 def test_tokens_are_those_that_the_revisions_name(name, revision):
-    found = plan("paper").site.planned.entries[name].revisions[revision]
+    found = plan("paper").site.planned[name].entry.revisions[revision]
     published = int(re.search(r"tokens(\d+)B", revision)[1]) * 1e9
     assert found.tokens == pytest.approx(published, rel=2e-3)
 
@@ -200,9 +200,9 @@ def test_downloads_are_all_that_needs_a_network():
 
 def test_real_schedules_have_published_rates():
     """Of OLMo-2 32B: about 6.6e-5 where its cosine is cut."""
-    found = plan("paper").site.planned.entries
-    last = max(found["olmo2-32b"].revisions.values())
-    assert found["olmo2-32b"].place(last.step)[0] == pytest.approx(6.6e-5, rel=0.02)
-    decay = found["smollm3-decay"]
+    found = plan("paper").site.planned
+    last = max(found["olmo2-32b"].entry.revisions.values())
+    assert found["olmo2-32b"].entry.rate_and_phase(last.step)[0] == pytest.approx(6.6e-5, rel=0.02)
+    decay = found["smollm3-decay"].entry
     assert decay.first == pytest.approx(4_198_001, rel=1e-3)
-    assert decay.place(4_720_000)[0] < 2e-6 < math.inf
+    assert decay.rate_and_phase(4_720_000)[0] < 2e-6 < math.inf

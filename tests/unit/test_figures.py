@@ -123,7 +123,7 @@ def test_how_a_figure_came_about_stands_below_its_caption(drawn, name):
     number = 3 if query.draws else 1
     sets = f"{number} calibration set{'s' * (number > 1)}."
     assert (f"GPTQ by llm-compressor, {sets}" in words) == bool(query.quantizers), words
-    gone = PLAN.site.left_out[name]
+    gone = PLAN.site.left_out(name)
     assert ("Left out at this scale: " in words) == bool(gone)
     assert all(each in words for each in [*gone, *settings.notes])
 

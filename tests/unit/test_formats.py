@@ -16,7 +16,7 @@ from ptq_dynamics.config.families import Own
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import formats
 from ptq_dynamics.hub.folders import files_of
-from ptq_dynamics.plan.own_checkpoints import sampled_places
+from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints
 from ptq_dynamics.trajectories import local
 from safetensors.torch import load_file, save_file
 from support import one_line
@@ -61,7 +61,7 @@ def measured(folder, known=(), **options):
     """Names of the folders that are measured, and the lines on others."""
     entry = Own(checkpoints={"folder": str(folder), **options})
     source, lines = without_defects(entry, entry.checkpoints, known)
-    return [path.name for path, _ in sampled_places(Own(checkpoints=source))], lines
+    return [path.name for path, _ in sampled_checkpoints(Own(checkpoints=source))], lines
 
 
 def distributed(folder):

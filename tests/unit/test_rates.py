@@ -59,7 +59,7 @@ def test_a_rate_is_that_of_the_scheduler_or_not_known(scale, tmp_path, kind, log
     expected = train(tmp_path, kind, logging, only_model)
     entry = Own(checkpoints={"folder": str(tmp_path)})
     _, found = own_checkpoints.with_own({"mine": entry}, scale, {})
-    every = {step: found["mine"].place(step)[0] for step in expected}
+    every = {step: found["mine"].rate_and_phase(step)[0] for step in expected}
     known = {step: rate for step, rate in every.items() if rate is not None}
     assert known == {step: expected[step] for step in known}
     # A log has the rate of the update that a checkpoint precedes, if every update is logged.
@@ -98,14 +98,14 @@ WARM, STABLE, COOL, DECAY, AGAIN = "warmup", "stable", "cooldown", "decay", "res
     ],
 )
 def test_only_the_first_time_at_the_peak_rate_is_stable(known, phases):
-    found = own_rates.places({10 * step: 1e-3 * rate for step, rate in enumerate(known)})
+    found = own_rates.rates_and_phases({10 * step: 1e-3 * rate for step, rate in enumerate(known)})
     assert [phase for _, phase in found.values()] == phases
 
 
 def test_a_table_is_interpolated_between_its_rows_and_not_beyond(tmp_path):
     (tmp_path / "rates.csv").write_text("step,lr\n10,0.003\n20,0.003\n40,0.001\n")
     known = own_rates.in_table(str(tmp_path / "rates.csv"), [5, 10, 15, 30, 40, 45])
-    found = own_rates.places(known)
+    found = own_rates.rates_and_phases(known)
     assert {step: found[step] for step in (15, 30, 40)} == {
         15: (0.003, "stable"),
         30: (pytest.approx(0.002), "cooldown"),

@@ -66,7 +66,7 @@ def test_rates_and_weight_decay_have_their_factors(changed):
 
 def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
     made = changed(factors(5, 10))
-    assert not {*FAR} & {*made.site.config.runs.runs}
+    assert not {*FAR} & {*made.site.planned}
     job = made.figures.figure("fig19")
     gone = f"Left out at this scale: decay-lambda-0.05, {FAR[0]}."
     assert len(job.settings.curves) == 5 and gone in job.settings.notes

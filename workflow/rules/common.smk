@@ -101,11 +101,11 @@ def requests(kind, devices=0):
     are those that a job leases on one machine."""
 
     def request(name, least=0):
-        return lambda wildcards, attempt: plan.resources.ask(
+        return lambda wildcards, attempt: plan.requests(
             kind, attempt, dict(wildcards.items())
         ).get(name, least)
 
-    requested = {name: request(name) for name in plan.resources.ask(kind)}
+    requested = {name: request(name) for name in plan.requests(kind)}
     return {**requested, "devices": request("gpu", devices) if devices else 0}
 
 

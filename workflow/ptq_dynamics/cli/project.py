@@ -25,7 +25,7 @@ from ptq_dynamics.engine.paths import RECORD
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.hub.files import COMMIT, Part
-from ptq_dynamics.plan.own_checkpoints import sampled_places
+from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints
 from ptq_dynamics.quantize.methods import AnyQuantizer, Calibrated
 
 SCALE, FIGURE, RUN = "own", "quantization", "run"
@@ -187,7 +187,7 @@ def kept(root: Path, key: str, entry: Yaml, lost: Shards = frozenset()) -> tuple
     """Return a run without the deleted checkpoints that are lost, or more than the last ones that
     are wanted, and the number of its checkpoints."""
     with chdir(root):
-        count = len(sampled_places(families.Own(**entry)))
+        count = len(sampled_checkpoints(families.Own(**entry)))
     gone = [e for e in entry.get("deleted", ()) if (key, e["checkpoint"]["id"]) not in lost]
     gone = gone[max(0, count + len(gone) - entry.get("last", sys.maxsize)) :]
     return {**entry, "deleted": gone}, count + len(gone)

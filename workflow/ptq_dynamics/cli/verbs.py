@@ -317,6 +317,6 @@ def lock() -> bool:
     from ptq_dynamics.plan.releases import to_lock
 
     paper = resolve(chosen.load(scale="paper"))
-    resolved, failed = hub.lock(to_lock(paper.public.values(), paper.config.scale))
+    resolved, failed = hub.lock(to_lock(paper.entries.values(), paper.config.scale))
     print(f"{resolved} revisions are locked in {hub.LOCK}", *failed, sep="\nerror: ")
     return not failed

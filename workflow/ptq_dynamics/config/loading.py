@@ -68,7 +68,7 @@ class Config(Strict):
     choice: Choice
     scale: Scale
     runs: Runs
-    families: Families = Field(exclude=True)
+    families: Families
     quantizers: Named[AnyQuantizer]
     figures: Named[Figure]
     tasks: Named[Task]

@@ -15,9 +15,8 @@ from ptq_dynamics.trajectories.averages import AnyAverage
 
 
 class Run(Strict):
-    """A run that a scale trains; `family` overrides that of its sources."""
+    """A run that a scale trains."""
 
-    family: Annotated[str, Field(min_length=1)] | None = None
     checkpoint_every: Share | None = None
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Once] | None = None
 

@@ -18,7 +18,7 @@ RESTART = "restart"  # phase of a checkpoint whose rate has risen again after a 
 LARGEST = 2**20  # bytes of a scheduler's content
 ROUNDING = 1e-12  # largest relative difference of equal rates
 State = Mapping[str, Any]  # of a Trainer, as `folders.state` returns it
-Places = dict[int | None, tuple[float | None, str]]  # learning rate and phase by step
+RatesAndPhases = dict[int | None, tuple[float | None, str]]  # learning rate and phase by step
 
 
 def logged(state: State, version: str) -> dict[int, float]:
@@ -86,7 +86,7 @@ def in_table(path: str, steps: Iterable[int]) -> dict[int, float]:
     return rows | dict(zip(within, values, strict=True))
 
 
-def places(rates: Mapping[int, float]) -> Places:
+def rates_and_phases(rates: Mapping[int, float]) -> RatesAndPhases:
     """Return rate and phase by step. The stable phase holds the peak rate of two known steps or
     more, before the rate falls for the first time."""
     steps = sorted(rates)
@@ -97,7 +97,7 @@ def places(rates: Mapping[int, float]) -> Places:
     peak = max(rates[step] for step in steps if step < fall)
     held = [step for step in steps if step < fall and _change(peak, rates[step]) == 0]
     before, decay = ("stable", "cooldown") if len(held) > 1 else ("decay", "decay")
-    known, later = Places(), decay
+    known, later = RatesAndPhases(), decay
     for step in steps:
         if step >= fall and (change := changes[step]):
             later = RESTART if change > 0 else decay

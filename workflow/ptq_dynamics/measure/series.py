@@ -62,7 +62,7 @@ class Query:
 @dataclass(frozen=True)
 class Series:
     """One trajectory at one seed under one quantizer, as columns of the table of measurements.
-    Where `places` are given, tokens, rates and phases are theirs, else those of the results."""
+    The planned checkpoints `places`, if any, give tokens, rates and phases, else the results."""
 
     trajectory: str
     seed: int | None

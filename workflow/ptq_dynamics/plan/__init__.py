@@ -3,6 +3,8 @@
 A plan has a planner for each group of rules. Each rule stands, with the folder of its results, its
 stage and the type of its settings, above the planner that makes its jobs."""
 
+from collections.abc import Mapping
+from math import ceil
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
@@ -17,11 +19,12 @@ from ptq_dynamics.plan import (
     trajectory_jobs,
 )
 from ptq_dynamics.plan.checks import check
-from ptq_dynamics.plan.site import Resources, Rule, Site
+from ptq_dynamics.plan.site import Rule, Site
 
 FROM_NETWORK = ("trajectories.fetch", "measure.tasks.harness", "quantize.environment")
 GROUPS = (trajectory_jobs, measurement_jobs, figure_jobs, claim_jobs, paper_jobs)
 RULES: dict[str, Rule] = {rule.name: rule for group in GROUPS for rule in group.RULES}
+DAY = 1440  # minutes; usual partitions allow no more
 # Rules by the names of targets.
 BY_TARGET = {"claims": "judge", "tables": "tabulate", "paper": "typeset", "backends": "comparison"}
 
@@ -32,7 +35,6 @@ class Plan:
     def __init__(self, config: Config, root: Path = Path()) -> None:
         self.site = site = Site(config, root)
         check(site)
-        self.resources = Resources(site)
         self.trajectories = trajectory_jobs.TrajectoryJobs(site)
         self.measurements = measurement_jobs.MeasurementJobs(site, self.trajectories)
         self.figures = figure_jobs.FigureJobs(site, self.measurements)
@@ -53,12 +55,22 @@ class Plan:
             raise Problem(f"no figure, claim or table of this scale needs {path}")
         return made[path]
 
-    def rule_of(self, path: str) -> tuple[str, dict[str, str]]:
-        """Return the rule that builds a manifest, or "other", and its wildcards."""
-        for rule in RULES.values():
-            if (at := rule.wildcards(self.site.config.choice.scale, path)) is not None:
-                return rule.name, at
-        return "other", {}
+    def requests(
+        self, rule: str, attempt: int = 1, wildcards: Mapping[str, str] = {}
+    ) -> dict[str, int]:
+        """Return Snakemake's resources, which grow with the attempt and a trajectory's model."""
+        table, planned = self.site.config.scale.resources, self.site.planned
+        request = table.rules.get(rule, table.default)
+        sizes = [planned[name].parameters for name in wildcards.values() if name in planned]
+        more, billions = request.per_billion, sizes[0] / 1e9 if sizes else 0
+        minutes = max(1, request.minutes + billions * more.minutes)
+        resources = {
+            "mem_mb": ceil(attempt * (request.memory + billions * more.memory)),
+            "runtime": ceil(min(attempt * minutes, max(minutes, DAY))),
+        }
+        if request.gpus or more.gpus:
+            resources["gpu"] = ceil(request.gpus + attempt * billions * more.gpus)
+        return resources
 
     def _all(self) -> None:
         for name in self.site.config.figures:

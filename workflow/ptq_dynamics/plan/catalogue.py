@@ -1,70 +1,69 @@
 """A configuration at its scale: with miniatures or public models, and with own checkpoints; and all
-trajectories by name, each planned when it is first read."""
+trajectories by name, each planned after its sources."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
 from ptq_dynamics.config.errors import require
 from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.figures.figure import Figure
-from ptq_dynamics.plan import miniatures, own_checkpoints, releases
-from ptq_dynamics.plan.miniatures import Miniature, MiniaturePhase, Stage
-from ptq_dynamics.plan.own_checkpoints import Elsewhere
+from ptq_dynamics.plan.miniatures import Miniature, with_miniatures
+from ptq_dynamics.plan.own_checkpoints import with_own
 from ptq_dynamics.plan.planned import Basis, PlannedTrajectory
 from ptq_dynamics.plan.planned_averages import plan_average
-from ptq_dynamics.plan.planned_miniatures import plan_miniature, plan_phase, plan_stage
-from ptq_dynamics.plan.planned_runs import PlannedBranch, PlannedRun, plan_branch, plan_trunk
-from ptq_dynamics.plan.releases import Public, plan_release
+from ptq_dynamics.plan.planned_runs import PlannedRun, plan_branch, plan_trunk
+from ptq_dynamics.plan.releases import Public, plan_release, with_releases
 from ptq_dynamics.trajectories.averages import Average
 
-Entry = Run | Public | Average
+Entry = Run | Miniature | Public | Average
 
 
-class Catalogue(Mapping[str, PlannedTrajectory]):
-    """Planned trajectories by name. Their sources must exist, and none may be its own source."""
+class Catalogue(dict[str, PlannedTrajectory]):
+    """Planned trajectories by name, and their `places` in the configuration. Raises `Problem` if a
+    source does not exist, or an entry is its own source."""
 
-    def __init__(self, basis: Basis, entries: Mapping[str, Entry]) -> None:
-        self.basis, self.entries = basis, entries
-        self._planned = dict[str, PlannedTrajectory]()
-
-    def __getitem__(self, name: str) -> PlannedTrajectory:
-        if name not in self._planned:
-            self._planned[name] = self._plan(name, self.entries[name])
-        return self._planned[name]
-
-    def __contains__(self, name: object) -> bool:
-        # Does not plan the trajectory, whose sources may not exist.
-        return name in self.entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
+    def __init__(self, config: Config, entries: Mapping[str, Entry]) -> None:
+        super().__init__()
+        choice, families, places = config.choice, config.families, dict[str, str]()
+        seeds = tuple(dict.fromkeys((choice.seed, *choice.more_seeds)))
+        self.basis, self.places = Basis(config.scale, config.runs.defaults, seeds), places
+        for name, entry in entries.items():
+            file = "families" if name in {**families.runs, **families.averages} else "runs"
+            section = "averages" if isinstance(entry, Average) else "runs"
+            places[name] = f"config/{file}.yaml: {section}.{name}"
+        sources = {name: entry.sources() for name, entry in entries.items()}
+        for name, labels in sources.items():
+            for label, source in labels.items():
+                require(f"{places[name]}.{label}", "trajectory", [source], entries)
+        trunks = [name for name, entry in entries.items() if isinstance(entry, Trunk)]
+        for name, entry in entries.items():
+            if isinstance(entry, Branch):
+                require(f"{places[name]}.trunk", "run from fresh weights", [entry.trunk], trunks)
+        order = TopologicalSorter({name: labels.values() for name, labels in sources.items()})
+        try:
+            for name in order.static_order():
+                self[name] = self._plan(name, entries[name])
+        except CycleError as error:
+            raise Problem(f"{places[error.args[1][0]]} depends on itself") from None
+        for name in entries:
+            self[name] = self.pop(name)
 
     def _plan(self, name: str, entry: Entry) -> PlannedTrajectory:
         basis = self.basis
-        if isinstance(entry, Public):
-            if isinstance(entry, Elsewhere):
-                # Options may give rates and tokens of own checkpoints.
-                places = tuple(map(entry.checkpoint, entry.revisions))
-                return plan_release(name, basis, entry, basis.seeds[:1], places)
-            return plan_release(name, basis, entry, (0,))  # public models have no seed
         sources = {label: self[source] for label, source in entry.sources().items()}
         match entry:
+            case Public():
+                return plan_release(name, basis, entry)
             case Average():
                 return plan_average(name, basis, entry, sources)
-            case Stage():
-                return plan_stage(name, entry, sources, self.run(entry.after))
-            case MiniaturePhase():
-                return plan_phase(name, entry, sources, self.run(entry.trunk))
-            case Branch():
-                return plan_branch(PlannedBranch, name, entry, sources, self.run(entry.trunk))
             case Miniature():
-                return plan_miniature(name, basis, entry)
+                return entry.planned(name, basis, sources)
+            case Branch():
+                return plan_branch(name, entry, sources)
             case Trunk():
                 return plan_trunk(name, basis, entry)
         raise TypeError(f"{name} is no trajectory")
@@ -78,87 +77,67 @@ class Catalogue(Mapping[str, PlannedTrajectory]):
     @property
     def runs(self) -> list[PlannedRun]:
         """All runs."""
-        return [self.run(name) for name, entry in self.entries.items() if isinstance(entry, Run)]
+        return [run for run in self.values() if isinstance(run, PlannedRun)]
 
 
-@dataclass(frozen=True)
-class Resolved:
-    """A configuration with the models, corpora, runs and figures of its scale, its `public` models,
-    and the `reasons` why other entries of runs.yaml and families.yaml are not built. `left_out` are
-    the trajectories that each figure lacks, and `absent` its curves without trajectories."""
+class Resolved(NamedTuple):
+    """A configuration with the models, corpora and figures of its scale, the `entries` of all
+    trajectories, and the `reasons` why others of runs.yaml and families.yaml are not built."""
 
     config: Config
-    public: dict[str, Public]
+    entries: dict[str, Entry]
     reasons: dict[str, str]
-    left_out: dict[str, tuple[str, ...]]
-    absent: dict[str, tuple[str, ...]]
-
-    @property
-    def trajectories(self) -> Catalogue:
-        """The planned trajectories."""
-        choice, runs = self.config.choice, self.config.runs
-        seeds = tuple(dict.fromkeys((choice.seed, *choice.more_seeds)))
-        basis = Basis(self.config.scale, runs.defaults, seeds)
-        return Catalogue(basis, {**runs.runs, **self.public, **runs.averages})
 
 
 def resolve(config: Config) -> Resolved:
     """Return a configuration at its scale; raises `Problem` if entries do not fit the scale."""
-    file, families, own = config.file, config.families, config.runs
-    runs, public = dict[str, Run](), dict[str, Public]()
+    file, families, runs = config.file, config.families, config.runs
+    of_families: Mapping[str, Entry]
     if config.scale.miniatures:
-        scale, runs, reasons = miniatures.with_miniatures(families, config.scale, file)
+        scale, of_families, reasons = with_miniatures(families, config.scale, file)
     else:
-        scale, public, reasons = releases.with_releases(families, config.scale, file, config.lock)
-    scale, elsewhere = own_checkpoints.with_own(families.own, scale, config.lock)
-    for name, run in own.runs.items():
+        scale, of_families, reasons = with_releases(families, config.scale, file, config.lock)
+    scale, own = with_own(families.own, scale, config.lock)
+    for name, run in runs.runs.items():
         if isinstance(run, Trunk) and run.model not in scale.models:
             reasons[name] = f"{file} has no model {run.model!r}"
-    names = Counter([*own.runs, *own.averages, *families.runs, *families.averages, *elsewhere])
+    names = Counter([*runs.runs, *runs.averages, *families.runs, *families.averages, *own])
     if twice := [name for name, count in names.items() if count > 1]:
         raise Problem(f"runs.yaml and families.yaml have {twice[0]!r} twice; rename one")
-    sections = {
-        "runs": {**own.runs, **runs},
-        "averages": {**own.averages, **families.averages},
+    entries: dict[str, Entry] = {
+        **runs.runs,
+        **of_families,
+        **own,
+        **runs.averages,
+        **families.averages,
     }
-    config = config.model_copy(update={"scale": scale, "runs": own.model_copy(update=sections)})
-    return Resolved(config, public | elsewhere, reasons | scale.regime.left_out, {}, {})
+    config = config.model_copy(update={"scale": scale})
+    return Resolved(config, entries, reasons | scale.regime.left_out)
 
 
 def leave_out(resolved: Resolved) -> Resolved:
     """Return what remains without the trajectories that the scale lacks; `Problem` if nothing
     remains of a chosen figure."""
-    config, reasons = resolved.config, resolved.reasons
-    scale, runs = config.scale, config.runs
-    require(f"{config.file}: regime.left_out", "run", scale.regime.left_out, runs.runs)
-    made: dict[str, Run | Average] = {**runs.runs, **runs.averages}
-    sources = {name: {*entry.sources().values()} for name, entry in made.items()}
+    config, reasons, scale = resolved.config, resolved.reasons, resolved.config.scale
+    require(f"{config.file}: regime.left_out", "run", scale.regime.left_out, resolved.entries)
     names, count = {*reasons}, -1
     while len(names) > count:
         count = len(names)
-        names |= {name for name, needed in sources.items() if needed & names}
-    kept = runs.model_copy(
-        update={
-            "runs": {name: run for name, run in runs.runs.items() if name not in names},
-            "averages": {name: mean for name, mean in runs.averages.items() if name not in names},
-        }
-    )
-    figures, left_out = dict[str, Figure](), dict[str, tuple[str, ...]]()
-    absent = dict[str, tuple[str, ...]]()
+        sources = ((name, entry.sources().values()) for name, entry in resolved.entries.items())
+        names |= {name for name, needed in sources if not names.isdisjoint(needed)}
+    entries = {name: entry for name, entry in resolved.entries.items() if name not in names}
+    figures = dict[str, Figure]()
     for name, figure in config.figures.items():
-        left_out[name] = tuple(member for member in figure.trajectories if member in names)
         curves = dict[str, tuple[str, ...]]()
         for label, members in figure.curves.items():
             if rest := tuple(member for member in members if member not in names):
                 curves[label] = rest
-        absent[name] = tuple(label for label in figure.curves if label not in curves)
         if curves:
             figures[name] = figure.model_copy(update={"curves": curves})
         elif name in config.choice.figures:
-            why = "; ".join(dict.fromkeys(reasons[n] for n in left_out[name] if n in reasons))
-            raise Problem(f"{scale.description} leaves out figure {name} ({why}); choose others")
-    config = config.model_copy(update={"runs": kept, "figures": figures})
-    resolved = replace(resolved, config=config, left_out=left_out, absent=absent)
+            why = dict.fromkeys(reasons[n] for n in figure.trajectories if n in reasons)
+            left = f"{scale.description} leaves out figure {name} ({'; '.join(why)})"
+            raise Problem(f"{left}; choose others")
     kind, compared = f"trajectory of {scale.description}", config.backends.trajectory
-    require("config/backends.yaml: trajectory", kind, [compared], resolved.trajectories)
-    return resolved
+    require("config/backends.yaml: trajectory", kind, [compared], entries)
+    return Resolved(config.model_copy(update={"figures": figures}), entries, reasons)

@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from graphlib import CycleError, TopologicalSorter
 from itertools import chain, product
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
@@ -20,11 +18,11 @@ from ptq_dynamics.figures.columns import owners
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.plan.catalogue import Catalogue
+from ptq_dynamics.plan.planned_averages import PlannedAverage
 from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.train.architectures.llama import Olmoe
 from ptq_dynamics.train.objectives.quantized import QuantizationAware
-from ptq_dynamics.trajectories.averages import Average
 from ptq_dynamics.trajectories.averages.merges import Interpolation
 from ptq_dynamics.trajectories.averages.windows import Tails
 
@@ -35,7 +33,10 @@ def check(site: Site) -> None:
     config, planned = site.config, site.planned
     _check_names(config, planned)
     _check_texts(config)
-    _check_trajectories(config, planned)
+    for name, place in planned.places.items():
+        planned[name].check(place)
+    for run in planned.runs:
+        _check_objective(config, run, f"{planned.places[run.name]}.objective")
     _check_quantizers(config, planned)
     _check_amounts(config, planned)
     for name, figure in config.figures.items():
@@ -103,32 +104,6 @@ def _check_unread(place: str, packages: Iterable[str], read: dict[str, str]) -> 
 
 def _distribution(package: str) -> str:
     return re.sub("[-_.]+", "-", package).lower()
-
-
-def _check_trajectories(config: Config, planned: Catalogue) -> None:
-    runs, averages, families = config.runs.runs, config.runs.averages, config.families
-    made: dict[str, Run | Average] = {**runs, **averages}
-    from_families = {*families.runs, *families.averages}
-    places = {
-        name: f"config/{'families' if name in from_families else 'runs'}.yaml: "
-        f"{'runs' if name in runs else 'averages'}.{name}"
-        for name in made
-    }
-    for name, entry in made.items():
-        for label, source in entry.sources().items():
-            require(f"{places[name]}.{label}", "trajectory", [source], planned)
-    try:
-        TopologicalSorter({n: entry.sources().values() for n, entry in made.items()}).prepare()
-    except CycleError as error:
-        raise Problem(f"{places[error.args[1][0]]} depends on itself") from None
-    trunks = [name for name, run in runs.items() if isinstance(run, Trunk)]
-    for name, run in runs.items():
-        if isinstance(run, Branch):
-            require(f"{places[name]}.trunk", "run from fresh weights", [run.trunk], trunks)
-    for name in made:
-        planned[name].check(places[name])
-    for trained in planned.runs:
-        _check_objective(config, trained, f"{places[trained.name]}.objective")
 
 
 def _check_objective(config: Config, run: PlannedRun, place: str) -> None:
@@ -208,9 +183,10 @@ def _check_draws(config: Config, place: str, figure: Figure) -> None:
 def _check_reads(config: Config, planned: Catalogue, place: str, figure: Figure) -> None:
     """Require that trajectories have what a figure reads of them."""
     for what in figure.reads.of_runs:
-        for name in config.runs.averages.keys() & figure.trajectories:
-            why = f"which lacks {what}; leave it out"
-            raise Problem(f"{place}.curves has the average {name}, {why}")
+        for name in figure.trajectories:
+            if isinstance(planned[name], PlannedAverage):
+                why = f"which lacks {what}; leave it out"
+                raise Problem(f"{place}.curves has the average {name}, {why}")
     averages = {name: getattr(planned[name], "entry", None) for name in figure.trajectories}
     if figure.reads.ages and not any(isinstance(entry, Tails) for entry in averages.values()):
         why = "options.x is 'age', which needs one by interval or memory; add one"

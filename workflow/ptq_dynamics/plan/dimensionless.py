@@ -16,7 +16,7 @@ from ptq_dynamics.plan.releases import PlannedRelease, PublicRun
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Schedule
 
-Phase = tuple[int, Schedule, Optimizer]  # with its first step
+Part = tuple[int, Schedule, Optimizer]  # of a lineage, with its first step
 ALIKE = (0.8, 1.25)  # limits of the ratio of two numbers
 LOOKS = 10_000  # most steps at which the decay of a run is evaluated
 Cell = tuple[str | None, str | None, bool]  # a number, the published one, whether both differ
@@ -80,36 +80,36 @@ def beside_paper(here: Catalogue, paper: Catalogue) -> Iterator[ComparedRun]:
 def regimes(planned: Catalogue) -> Iterator[tuple[str, Dimensionless]]:
     """Yield the numbers of all runs and of public models with known runs, by name."""
     for run in planned.runs:
-        phases = [(part.first, part.schedule, part.optimizer) for part in run.lineage]
+        parts = [(one.first, one.schedule, one.optimizer) for one in run.lineage]
         tokens = run.tokens_at(run.last)
         batch, corpus = run.trained.batch_tokens, run.trained.corpus
         # Another corpus starts at its beginning.
         is_other = corpus != run.trunk.trained.corpus
         read = (run.last - run.first) * batch if is_other else tokens
         epochs = read / planned.basis.scale.corpora[corpus].train
-        yield run.name, _regime(run, phases, run.last, batch, tokens, epochs)
+        yield run.name, _regime(run, parts, run.last, batch, tokens, epochs)
     for model in planned.values():
         if isinstance(model, PlannedRelease) and isinstance(public := model.entry, PublicRun):
             steps = max(revision.step or 0 for revision in public.revisions.values())
             tokens = max(revision.tokens or 0 for revision in public.revisions.values())
-            phases = [(0, public.earlier, public.optimizer)]
-            phases.append((public.first, public.schedule, public.optimizer))
-            yield model.name, _regime(model, phases, steps, public.batch, tokens, math.nan)
+            parts = [(0, public.earlier, public.optimizer)]
+            parts.append((public.first, public.schedule, public.optimizer))
+            yield model.name, _regime(model, parts, steps, public.batch, tokens, math.nan)
 
 
 def _regime(
     trajectory: PlannedTrajectory,
-    phases: list[Phase],
+    parts: list[Part],
     steps: int,
     batch: float,
     tokens: int,
     epochs: float,
 ) -> Dimensionless:
     def decay(step: int) -> float:
-        _, schedule, optimizer = phases[bisect_right(phases, step, key=itemgetter(0)) - 1]
+        _, schedule, optimizer = parts[bisect_right(parts, step, key=itemgetter(0)) - 1]
         return optimizer.per_step(schedule.learning_rate(step), schedule.peak)
 
-    _, schedule, optimizer = phases[-1]
+    _, schedule, optimizer = parts[-1]
     at_peak, looks = optimizer.per_step(schedule.peak, schedule.peak), min(steps, LOOKS)
     every = steps / looks
     return Dimensionless(

@@ -60,7 +60,7 @@ class FigureJobs(Planner):
         unsure = [one.family for one in origins if one.is_rate_uncertain]
         notes = {
             "Here the paper's": ", ".join(self._here(figure)),
-            "Left out at this scale:": ", ".join(self.site.left_out[name]),
+            "Left out at this scale:": ", ".join(self.site.left_out(name)),
             "Uncertain of": "; ".join(dict.fromkeys(uncertain)),
         }
         # Words of a figure change nothing that is drawn.
@@ -74,7 +74,7 @@ class FigureJobs(Planner):
             ages=tuple(self._ages(figure)) if figure.reads.ages else (),
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in notes.items() if what),
-            absent=self.site.absent[name],
+            absent=tuple(c for c in self.site.configured[name].curves if c not in figure.curves),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
             rates=self.peak_rates() if any(map(PEAK_RATE.match, figure.curves)) else None,
             columns=tuple(

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from argparse import ArgumentParser
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -75,25 +76,24 @@ def finish(plan: Plan) -> None:
 def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:
     """Drop weights that the scale does not `keep` and that no job for the targets needs; return
     the folders of the results. Manifest and record stay, so a later job can rebuild the weights."""
-    keep, dropped, readers = (
-        site.config.scale.keep,
-        list[str](),
-        dict[str, list[specification.Job]](),
-    )
+    keep, dropped = site.config.scale.keep, list[str]()
+    readers = defaultdict[str, list[specification.Job]](list)
     for job in site.needed(targets):
         for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):
-            if getattr(keep, site.rules[path], "all") != "all":
-                readers.setdefault(path, []).append(job)
+            if getattr(keep, site.rules[path][0], "all") != "all":
+                readers[path].append(job)
     for path, jobs in readers.items():
-        job = site.made[path]
+        job, (rule, at) = site.made[path], site.rules[path]
         # An outdated reader still needs the weights.
         if job.paths.manifest.exists() and not any(
             specification.stale(reader.spec, reader.paths) for reader in jobs
         ):
             kept = set[str]()
-            if getattr(keep, site.rules[path]) == "measured":
-                name = job.folder.removeprefix(f"{site.results}/").split("/")[1]
-                kept = {point.id for point in site.planned[name].measured}
+            if getattr(keep, rule) == "measured":
+                kept = {
+                    point.id
+                    for point in site.planned[at["run" if rule == "train" else rule]].measured
+                }
             result = manifest.read(job.paths.manifest)
             weights = [file for file in result.files if file.endswith(".safetensors")]
             names = {file for file in weights if file.split("/")[0] not in kept} - result.dropped()

@@ -1,6 +1,6 @@
 """The jobs that measure trajectories and probe the Hessian, and the table of all measurements."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import chain, product
@@ -28,8 +28,7 @@ from ptq_dynamics.measure.series import (
     TaskSettings,
     in_order,
 )
-from ptq_dynamics.plan.own_checkpoints import Elsewhere
-from ptq_dynamics.plan.planned_runs import PlannedBranch, PlannedRun
+from ptq_dynamics.plan.planned_runs import PlannedBranch
 from ptq_dynamics.plan.releases import PlannedRelease, Public
 from ptq_dynamics.plan.site import Planner, Rule, Site
 from ptq_dynamics.plan.trajectory_jobs import TrajectoryJobs
@@ -62,12 +61,24 @@ class MeasurementJobs(Planner):
     @cache
     def measure(self, trajectory: str, quantizer: str, shard: str, seed: int) -> Job:
         """Return the job of all measurements of a shard under a quantizer."""
-        scale, shape = self.scale, self.planned[trajectory].shape
+        scale, planned, shape = self.scale, self.planned[trajectory], self.planned[trajectory].shape
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
-        has_tasks = self._has_tasks(trajectory, quantizer, seed)
+        # Figures that were not chosen count, so that a choice changes no result.
+        figures = [f for f in self.config.figures.values() if trajectory in f.trajectories]
+        has_layers = any({*names.LAYER_METRICS} & {*figure.metrics} for figure in figures)
+        figures = [figure for figure in figures if quantizer in self.quantizers(figure.query)]
+        shown = {metric for figure in figures for metric in figure.metrics}
+        has_tasks = any(
+            seed in planned.seeds_shown(figure.headline)
+            for figure in figures
+            if {*names.TASK_METRICS} & {*figure.metrics}
+        )
         tasks = scale.tasks.names if scale.tasks and has_tasks else ()
         public = self._public(trajectory)
-        is_compared = (trajectory, quantizer, shard, seed) in self._compared()
+        is_end, backends = shard == list(planned.shards)[-1], self.config.backends
+        is_compared = is_end and (trajectory, seed) == (backends.trajectory, planned.seeds[0])
+        is_compared = is_compared and quantizer in chain(*backends.groups)
+        has_carried = is_end and public is None and kind is None
         settings = MeasureSettings(
             checkpoints=self.trajectories.measured_ids(trajectory, shard),
             context=shape.context,
@@ -76,14 +87,13 @@ class MeasurementJobs(Planner):
             quantizer=kind,
             calibration=None if kind is None else self.calibration(trajectory, kind),
             tasks=tuple(self._task(trajectory, task) for task in tasks),
-            carried=self._carried(trajectory, shard) if kind is None else 0,
+            carried=scale.landscape.count(shape.context) if has_carried else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
-            skip=(isinstance(public, Elsewhere) and public.skip)
-            or hasattr(shape.model, "unquantized"),
-            metrics=self._metrics(trajectory, quantizer),
+            skip=(public is not None and public.skip) or hasattr(shape.model, "unquantized"),
+            metrics=self._metrics(trajectory, kind, shown),
             # Layers of public models are measured only for figures that show them.
             layers=(kind is None or kind.by_layer)
-            and (public is None or is_compared or self._has_layers(trajectory)),
+            and (public is None or is_compared or has_layers),
         )
         inputs = self.trajectories.inputs(trajectory, seed, shard) | self.tools(kind)
         corpus = scale.held_by(shape.corpus)
@@ -129,18 +139,19 @@ class MeasurementJobs(Planner):
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
         """Return a trajectory at a seed under a quantizer, or in full precision."""
-        family, places = self.planned[trajectory].origin.family, self.planned[trajectory].places
-        own = (trajectory, self.seed(trajectory, seed), family, quantizer)
+        planned = self.planned[trajectory]
+        own = (trajectory, self.seed(trajectory, seed), planned.origin.family, quantizer)
+        checkpoints = planned.planned_checkpoints
         if quantizer == FULL_PRECISION:
-            return Series(*own, FULL_PRECISION, None, None, places)
+            return Series(*own, FULL_PRECISION, None, None, checkpoints)
         kind = self.kind(quantizer, trajectory)
-        return Series(*own, kind.method, kind.bits, kind.resolved_group_size, places)
+        return Series(*own, kind.method, kind.bits, kind.resolved_group_size, checkpoints)
 
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""
-        shards = self.planned[series.trajectory].shards
-        pair = (series.trajectory, series.quantizer)
-        jobs = [self.measure(*pair, shard, series.seed) for shard in shards]
+        name, quantizer = series.trajectory, series.quantizer
+        shards = self.planned[name].shards
+        jobs = [self.measure(name, quantizer, shard, series.seed) for shard in shards]
         inputs = {series.label(): [job.manifest for job in jobs]}
         for task in (question.task for question in jobs[0].settings.tasks):
             if task in self.tasks.at_chance:
@@ -186,22 +197,17 @@ class MeasurementJobs(Planner):
     @cache
     def comparison(self) -> Job:
         """Return the job that compares GPTQ backends on the last shard of a trajectory."""
-        name, inputs = self.config.backends.trajectory, dict[str, list[str]]()
-        series = [self.series(name, FULL_PRECISION)]
-        for compared in self._compared():
-            inputs[needs.quantized(compared[1])] = [self.measure(*compared).manifest]
-            series.append(self.series(name, compared[1]))
+        backends, inputs = self.config.backends, dict[str, list[str]]()
+        name = backends.trajectory
+        shard, series = list(self.planned[name].shards)[-1], [self.series(name, FULL_PRECISION)]
+        for quantizer in dict.fromkeys(chain(*backends.groups)):
+            job = self.measure(name, quantizer, shard, self.seed(name))
+            inputs[needs.quantized(quantizer)] = [job.manifest]
+            series.append(self.series(name, quantizer))
         for one in series:
             inputs |= self.inputs(one)
-        settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))
+        settings = ComparisonSettings(tuple(map(tuple, backends.groups)), tuple(series))
         return self.make(COMPARISON, name, inputs, settings)
-
-    @cache
-    def _compared(self) -> list[tuple[str, str, str, int]]:
-        """Return the measurements whose weights the comparison of backends reads."""
-        name, groups = self.config.backends.trajectory, self.config.backends.groups
-        shard, seed = list(self.planned[name].shards)[-1], self.seed(name)
-        return [(name, quantizer, shard, seed) for quantizer in dict.fromkeys(chain(*groups))]
 
     def tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
         """Return the manifest of the environment that a quantizer needs, by label."""
@@ -215,44 +221,19 @@ class MeasurementJobs(Planner):
         followed = self.planned[trajectory].followed
         return followed.entry if isinstance(followed, PlannedRelease) else None
 
-    def _carried(self, trajectory: str, shard: str) -> int:
-        """Return the blocks of text for what a model's blocks carry, at the end of a run."""
-        is_end = shard == list(self.planned[trajectory].shards)[-1]
-        is_run = is_end and isinstance(self.planned[trajectory].followed, PlannedRun)
-        return self.scale.landscape.count(self.planned[trajectory].shape.context) if is_run else 0
-
-    def _has_layers(self, trajectory: str) -> bool:
-        figures = self.config.figures.values()
-        shown = (figure.metrics for figure in figures if trajectory in figure.trajectories)
-        return any({*names.LAYER_METRICS} & {*metrics} for metrics in shown)
-
-    def _metrics(self, trajectory: str, quantizer: str) -> tuple[ModelMetric, ...]:
-        """Return the metrics that any figure, chosen or not, shows of a series. Own checkpoints
-        have all those of predictions, for their page."""
-        shown = {
-            metric
-            for figure in self.config.figures.values()
-            if trajectory in figure.trajectories and quantizer in self.quantizers(figure.query)
-            for metric in figure.metrics
-        }
-        is_quantized = quantizer != FULL_PRECISION
-        is_own = isinstance(self._public(trajectory), Elsewhere)
+    def _metrics(
+        self, trajectory: str, kind: Quantizer | None, shown: Collection[str]
+    ) -> tuple[ModelMetric, ...]:
+        """Return the metrics of models among those shown. Own checkpoints have all those of
+        predictions, for their page."""
+        public = self._public(trajectory)
+        is_own = public is not None and public.is_own
         return tuple(
-            kind.model_validate({"metric": column.name})
-            for kind in kinds_in(metrics.__name__, ModelMetric)
-            for column in kind.columns
-            if column.quantized == is_quantized
-            and (column.name in shown or (is_own and issubclass(kind, OfPredictions)))
-        )
-
-    def _has_tasks(self, trajectory: str, quantizer: str, seed: int) -> bool:
-        """Return whether any figure, chosen or not, has tasks for a series."""
-        return any(
-            trajectory in figure.trajectories
-            and seed in self.planned[trajectory].seeds_shown(figure.headline)
-            and quantizer in self.quantizers(figure.query)
-            for figure in self.config.figures.values()
-            if not {*names.TASK_METRICS}.isdisjoint(figure.metrics)
+            metric.model_validate({"metric": column.name})
+            for metric in kinds_in(metrics.__name__, ModelMetric)
+            for column in metric.columns
+            if column.quantized == (kind is not None)
+            and (column.name in shown or (is_own and issubclass(metric, OfPredictions)))
         )
 
     def _task(self, trajectory: str, task: str) -> TaskSettings:

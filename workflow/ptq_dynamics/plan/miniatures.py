@@ -4,70 +4,48 @@ A miniature keeps the family's shares of steps and tokens and its sum of rate ti
 The ratio of widths scales the peak rate. `ptq-dynamics dev regime` shows other differences."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 
 from pydantic import ValidationError
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import FILE, MODEL, Families, Later, Phase, Pretraining, Release
-from ptq_dynamics.config.runs import Branch, Run, Trunk
+from ptq_dynamics.config.runs import Branch, Trunk
 from ptq_dynamics.config.scale import Miniatures, Scale
+from ptq_dynamics.plan.planned import Basis, Origin, PlannedTrajectory, TrainedShape, common_seeds
+from ptq_dynamics.plan.planned_runs import (
+    PlannedBranch,
+    PlannedRun,
+    PlannedTrunk,
+    plan_branch,
+    plan_trunk,
+)
 from ptq_dynamics.train.architectures import Architecture
-from ptq_dynamics.train.objectives import AnyObjective
-from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.schedules import Floor
+from ptq_dynamics.train.schedules import Span
+from ptq_dynamics.train.schedules.stage import StageSchedule
+from ptq_dynamics.trajectories.trajectory import Point, step_id
 
 
-class InSmall(Run):
-    """A run whose rate `used_lr`, optimizer and warmup are already those of the scale. `unknown` is
-    what is uncertain of the public model."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlannedStage(PlannedRun):
+    """A stage after pre-training, from the weights alone of the run before."""
 
-    used_lr: Rate
-    length: Share
-    warmup: Share
-    optimizer: AnyOptimizer
-    points: Count
-    unknown: str | None
-
-
-class Miniature(InSmall, Trunk):  # type: ignore[misc]
-    """A miniature of a run; `peak_lr` is the family's, which may be uncertain."""
-
-    uncertain_rate: bool
-
-
-class MiniaturePhase(Branch):
-    """A miniature of a phase."""
-
-    points: Count
-    cooldown_points: Count
-
-
-class Stage(InSmall):
-    """A stage after pre-training, as `families.Later`. `batch` is in sequences of `context` tokens.
-    The stage is measured on the text of the run before."""
-
-    after: str
-    name: str
-    objective: AnyObjective
-    floor: Floor
-    batch: Count
-    context: Context
-    rotary_base: Rate | None
-    corpus: str | None
-
-    def sources(self) -> Mapping[str, str]:
-        """Return the run before."""
-        return {needs.AFTER: self.after}
+    @cached_property
+    def checkpoints(self) -> list[Point]:
+        """Checkpoints at regular steps and at the end, but not at the beginning."""
+        last, every = self.last, self.spacing
+        steps = sorted({*range(self.first + every, last, every), last})
+        return [Point(step_id(step), step) for step in steps]
 
 
 def with_miniatures(
     families: Families, scale: Scale, file: str
-) -> tuple[Scale, dict[str, Run], dict[str, str]]:
+) -> tuple[Scale, dict[str, "Miniature"], dict[str, str]]:
     """Return the scale with miniature models, the miniatures by name, and reasons for gaps."""
     small = scale.miniatures
     assert small is not None
@@ -75,12 +53,12 @@ def with_miniatures(
     require(f"{file}: models (miniatures read the text of main)", "model", ["main"], scale.models)
     models = {f"miniature of {n}": _model(families, n, scale, small) for n in families.families}
     scale = scale.model_copy(update={"models": {**scale.models, **models}})
-    runs, unknown = dict[str, Run](), dict[str, str]()
+    runs, unknown = dict[str, Miniature](), dict[str, str]()
     for name, run in families.runs.items():
         if isinstance(run, Release):
             unknown[name] = "a mean of checkpoints by the authors has no miniature"
         else:
-            runs[name] = _Lineage(families, name, scale, small).made(name, run)
+            runs[name] = Miniature(families, name, scale, small)
     return scale, runs, unknown
 
 
@@ -99,112 +77,161 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
         raise problem(error, shape, f"{FILE}: families.{name}.miniature") from None
 
 
-class _Lineage:
-    """The lineage of a run, whose longest phase ends at a scale's last step, in small."""
+class Miniature:
+    """A public run at a scale, whose last step is the end of the longest phase of its lineage."""
 
-    def __init__(self, families: Families, member: str, scale: Scale, small: Miniatures) -> None:
-        name, self.run = families.first(member)
-        self.small, self.budget, self.context = small, scale.budget, scale.models["main"].context
-        self.family = families.families[self.run.family]
-        model = scale.models[f"miniature of {self.run.family}"]
-        power = small.exponents.get(self.run.family, small.rate_exponent)
-        self.ratio = float((self.family.model.width / model.width) ** power)
-        phases = (run for run in families.runs.values() if isinstance(run, Phase))
-        self.phases = [phase for phase in phases if phase.trunk == name]
+    def __init__(self, families: Families, name: str, scale: Scale, small: Miniatures) -> None:
+        first, pretraining = families.first(name)
+        self.run, self.pretraining = families.runs[name], pretraining
+        self.scale, self.small = scale, small
+        self.family = families.families[pretraining.family]
+        self.model = f"miniature of {pretraining.family}"
+        power = small.exponents.get(pretraining.family, small.rate_exponent)
+        # Of the rates to those of the family.
+        self.ratio = float((self.family.model.width / scale.models[self.model].width) ** power)
+        runs = families.runs.values()
+        self.phases = [one for one in runs if isinstance(one, Phase) and one.trunk == first]
         longest = max((phase.tokens for phase in self.phases), default=0)
-        self.tokens = Fraction(self.run.tokens + longest)
+        self.tokens = Fraction(pretraining.tokens + longest)
         self.most = max((phase.batch for phase in self.phases), default=1)
         self.batch = max(1, scale.regime.batch // self.most)
 
-    def steps(self, tokens: float, batch: int = 1) -> int:
+    def sources(self) -> Mapping[str, str]:
+        """Return the run that it continues, by label."""
+        match self.run:
+            case Phase(trunk=trunk):
+                return {needs.TRUNK: trunk}
+            case Later(after=before):
+                return {needs.AFTER: before}
+        return {}
+
+    def planned(
+        self, name: str, basis: Basis, sources: Mapping[str, PlannedTrajectory]
+    ) -> PlannedRun:
+        """Return the planned run; raises `Problem` if its numbers do not fit."""
+        match self.run:
+            case Pretraining() as run:
+                return self._trunk(name, basis, run)
+            case Phase() as run:
+                return self._phase(name, run, sources)
+            case Later() as run:
+                return self._stage(name, run, sources)
+        raise TypeError(f"{name} has no miniature")
+
+    def _steps(self, tokens: float, batch: int = 1) -> int:
         """Return the steps for tokens of the family, with a multiple of the batch."""
-        steps = self.small.length * self.budget * self.most
+        steps = self.small.length * self.scale.budget * self.most
         return max(1, round(Fraction(tokens) / self.tokens * steps / batch))
 
-    def share(self, steps: Fraction | int) -> Fraction:
-        """Return steps, at least one, as a share of the budget, above 1 if they do not fit."""
-        return Fraction(max(1, round(steps)), self.budget)
+    def _share(self, steps: int) -> Fraction:
+        return Fraction(steps, self.scale.budget)
 
-    def made(self, name: str, run: Pretraining | Phase | Later) -> Run:
-        """Return the miniature of a run."""
-        kind: type[Run]
-        match run:
-            case Pretraining():
-                kind, fields = Miniature, self._pretraining(run)
-            case Phase():
-                kind, fields = MiniaturePhase, self._phase(run)
-            case Later():
-                kind, fields = Stage, self._stage(run)
-        try:
-            return kind.model_validate(fields)
-        except ValidationError as error:
-            raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
-
-    def _pretraining(self, run: Pretraining) -> dict[str, object]:
-        family, small, steps = self.family, self.small, self.steps(run.tokens)
+    def _trunk(self, name: str, basis: Basis, run: Pretraining) -> PlannedTrunk:
+        family, small, steps = self.family, self.small, self._steps(run.tokens)
         peak = run.peak_lr or family.peak_lr
         shortened = run.tokens / family.tokens_per_step / steps
         optimizer = family.miniature_optimizer or family.optimizer
-        share = small.e_folds * run.e_folds
-        optimizer = optimizer.scaled(self.ratio, share * shortened / self.ratio)
-        warmup = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
-        phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
-        longest = steps + max(phases, default=0)
+        optimizer = optimizer.scaled(
+            self.ratio, small.e_folds * run.e_folds * shortened / self.ratio
+        )
+        longest = max((self._steps(one.tokens, one.batch) for one in self.phases), default=0)
+        optimizer = optimizer.lasting(self._share(steps + longest))
         schedule: dict[str, object] = {"kind": run.schedule}
         if run.schedule == "cosine":
-            horizon = self.share(self.steps(run.horizon)) if run.horizon else None
+            horizon = self._share(self._steps(run.horizon)) if run.horizon else None
             schedule |= {"horizon": horizon, "floor": run.floor}
-        return {
-            "family": family.label,
-            "model": f"miniature of {run.family}",
+        fields = {
+            "model": self.model,
             "schedule": schedule,
             "peak_lr": peak,
-            "used_lr": peak * self.ratio,
-            "length": self.share(steps),
-            "warmup": self.share(warmup * steps),
+            "length": self._share(steps),
             "batch": self.batch,
-            "state_at": [self.share(steps)] if self.phases else [],
-            "checkpoint_every": self.share(ceil(steps / (2 * small.measured))),
-            "optimizer": optimizer.lasting(self.share(longest)),
-            "points": small.measured,
-            "unknown": family.uncertain,
-            "uncertain_rate": family.other_peak_lr is not None,
+            "state_at": [self._share(steps)] if self.phases else [],
+            "checkpoint_every": self._share(ceil(steps / (2 * small.measured))),
+            "optimizer": optimizer,
         }
+        try:
+            entry = Trunk.model_validate(fields)
+        except ValidationError as error:
+            raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
+        warmup = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
+        span = Span(peak * self.ratio, max(1, round(warmup * steps)), steps)
+        uncertain_rate = family.other_peak_lr is not None
+        return replace(
+            plan_trunk(name, basis, entry),
+            origin=Origin(family.label, family.uncertain, uncertain_rate, family.label),
+            optimizer=optimizer,
+            schedule=entry.schedule.in_steps(span, basis.steps),
+            measured_every=max(1, steps // small.measured),
+        )
 
-    def _phase(self, phase: Phase) -> dict[str, object]:
-        small = self.small
-        steady = self.steps(phase.steady, phase.batch) if phase.steady else 0
-        cooldown = max(self.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
-        return {
-            **phase.model_dump(include={"trunk", "shape", "floor", "corpus"}),
-            "at": self.share(self.steps(self.run.tokens)),
-            "steady": self.share(steady) if steady else None,
-            "cooldown": self.share(cooldown),
-            "batch": self.batch * phase.batch if phase.batch > 1 else None,
-            "checkpoint_every": self.share(ceil(cooldown / small.measured_cooldown)),
-            "points": small.measured,
-            "cooldown_points": small.measured_cooldown,
+    def _phase(
+        self, name: str, run: Phase, sources: Mapping[str, PlannedTrajectory]
+    ) -> PlannedBranch:
+        small, steady = self.small, self._steps(run.steady, run.batch) if run.steady else 0
+        cooldown = max(self._steps(run.tokens, run.batch) - steady, small.least_cooldown)
+        fields = {
+            **run.model_dump(include={"trunk", "shape", "floor", "corpus"}),
+            "at": self._share(self._steps(self.pretraining.tokens)),
+            "steady": self._share(steady) if steady else None,
+            "cooldown": self._share(cooldown),
+            "batch": self.batch * run.batch if run.batch > 1 else None,
+            "checkpoint_every": self._share(ceil(cooldown / small.measured_cooldown)),
         }
+        try:
+            entry = Branch.model_validate(fields)
+        except ValidationError as error:
+            raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
+        return replace(
+            plan_branch(name, entry, sources),
+            steady_points=small.measured,
+            measured_every=max(1, cooldown // small.measured_cooldown),
+        )
 
-    def _stage(self, later: Later) -> dict[str, object]:
-        steps = max(1, round(self.small.stage * self.budget))
-        optimizer, decay = later.optimizer or self.family.optimizer, 1.0
+    def _stage(
+        self, name: str, run: Later, sources: Mapping[str, PlannedTrajectory]
+    ) -> PlannedStage:
+        before = sources[needs.AFTER]
+        assert isinstance(before, PlannedRun)
+        basis, origin, model = before.basis, before.trunk.origin, before.trained.model
+        first, length = before.last, max(1, round(self.small.stage * self.scale.budget))
+        optimizer, decay = run.optimizer or self.family.optimizer, 1.0
         if optimizer.weight_decay:
-            if later.tokens is None:
+            if run.tokens is None:
                 mend = "set them (weight decay needs them), or a weight decay of 0"
-                raise Problem(f"{FILE}: the stage after {later.after} has no tokens; {mend}")
-            shortened = later.tokens / self.family.tokens_per_step / steps
+                raise Problem(f"{FILE}: the stage after {run.after} has no tokens; {mend}")
+            shortened = run.tokens / self.family.tokens_per_step / length
             decay = self.small.e_folds * shortened / self.ratio
-        return {
-            **later.model_dump(include={"after", "floor", "rotary_base", "corpus"}),
-            "name": later.stage,
-            "objective": later.objective,
-            "length": self.share(steps),
-            "warmup": self.share(Fraction(later.warmup) * steps),
-            "used_lr": later.peak_lr * self.ratio,
-            "batch": max(1, self.batch // later.longer),
-            "context": self.context * later.longer,
-            "optimizer": optimizer.scaled(self.ratio, decay),
-            "points": self.small.measured_stage,
-            "unknown": later.uncertain,
-        }
+        if run.rotary_base is not None:
+            model = model.model_copy(update={"rotary_base": run.rotary_base})
+        corpus, batch = run.corpus or before.trunk.shape.corpus, max(1, self.batch // run.longer)
+        context = self.scale.models["main"].context * run.longer
+        uncertain = "; ".join(filter(None, (run.uncertain, origin.uncertain))) or None
+        peak, interval = run.peak_lr * self.ratio, max(1, length // self.small.measured_stage)
+        return PlannedStage(
+            name=name,
+            basis=basis,
+            sources=sources,
+            before=before,
+            shape=before.shape,
+            trained=TrainedShape(model, corpus, context, None, batch),
+            origin=replace(origin, uncertain=uncertain),
+            seeds=common_seeds(sources),
+            has_own_seeds=before.has_own_seeds,
+            objective=run.objective,
+            optimizer=optimizer.scaled(self.ratio, decay),
+            schedule=StageSchedule(
+                kind="stage",
+                peak=peak,
+                warmup=max(1, round(Fraction(run.warmup) * length)),
+                floor=run.floor * peak,
+                start=first,
+                length=length,
+                name=run.stage,
+            ),
+            first=first,
+            last=first + length,
+            data_first=first,
+            spacing=interval,
+            measured_every=interval,
+        )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
 from ptq_dynamics.base.problem import Problem
@@ -24,15 +24,18 @@ ALONE = "checkpoint"  # id of a checkpoint without a step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elsewhere(Public):
+class OwnCheckpoints(Public):
     """Own checkpoints, with learning rate and phase by step as far as known."""
 
-    places: own_rates.Places
-    skip: bool
+    is_own: ClassVar[bool] = True
 
-    def place(self, step: int | None) -> tuple[float | None, str]:
+    family: str = "own"
+    called: str = own_rates.UNKNOWN
+    rates: own_rates.RatesAndPhases
+
+    def rate_and_phase(self, step: int | None) -> tuple[float | None, str]:
         """Return learning rate and phase at a step."""
-        return self.places.get(step, (None, self.called))
+        return self.rates.get(step, (None, self.called))
 
     def saved(self, name: str) -> Checkpoint:
         """Return the checkpoint of a revision, without what options and other checkpoints tell."""
@@ -40,7 +43,7 @@ class Elsewhere(Public):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InFolder(Elsewhere):
+class LinkedCheckpoints(OwnCheckpoints):
     """Own checkpoints with their files; a shared tokenizer has those `beside`."""
 
     local: Mapping[str, LocalCheckpoint]
@@ -71,7 +74,7 @@ def with_own(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, d
     return scale.model_copy(update={"models": models, "corpora": corpora}), public
 
 
-def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
+def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Given]:
     root = Path(source.folder).resolve()
     every = folders.checkpoints(root, source.step, source.exclude)
     chosen = _sampled(entry, list(every.items()))
@@ -84,23 +87,17 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
         files = folders.files_of(path, has_code=entry.trusts_code)
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
     saved.sort(key=lambda local: local.checkpoint.step or 0)
-    known = {local.checkpoint.step: local.checkpoint.lr for local in saved}
+    checkpoints = [local.checkpoint for local in saved]
+    known = {checkpoint.step: checkpoint.lr for checkpoint in checkpoints}
     known |= {step: scheduled[path] for path, step in every.items()}
-    own = InFolder(
-        family="own",
+    own = LinkedCheckpoints(
         model=name,
-        called=own_rates.UNKNOWN,
         skip=entry.skip,
         repository=source.folder,
         revisions={
-            local.checkpoint.id: ReleasedRevision(
-                local.checkpoint.step,
-                _tokens(entry, local.checkpoint.step) or local.checkpoint.tokens,
-                None,
-            )
-            for local in saved
+            c.id: ReleasedRevision(c.step, _tokens(entry, c.step) or c.tokens) for c in checkpoints
         },
-        places=_places(entry, [local.checkpoint.step for local in saved], states, known),
+        rates=_rates(entry, [checkpoint.step for checkpoint in checkpoints], states, known),
         local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
@@ -113,19 +110,15 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     return own, entry.model or first
 
 
-def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Elsewhere:
-    locked = lock.get(source.repository, {})
-    return Elsewhere(
-        family="own",
+def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> OwnCheckpoints:
+    steps = dict(_on_hub(entry, source))
+    return OwnCheckpoints(
         model=name,
-        called=own_rates.UNKNOWN,
         skip=entry.skip,
         repository=source.repository,
-        revisions={
-            revision: ReleasedRevision(step, _tokens(entry, step), locked.get(revision))
-            for revision, step in _on_hub(entry, source)
-        },
-        places=_places(entry, [step for _, step in _on_hub(entry, source)]),
+        revisions={n: ReleasedRevision(step, _tokens(entry, step)) for n, step in steps.items()},
+        locked=lock.get(source.repository, {}),
+        rates=_rates(entry, steps.values()),
     )
 
 
@@ -152,7 +145,7 @@ def described_model(folder: Path, entry: Own) -> Given:
         raise Problem(f"{place} cannot be read ({reason}); save the model again") from error
 
 
-def sampled_places(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
+def sampled_checkpoints(entry: Own) -> Sequence[tuple[Path | str, int | None]]:
     """Return the folders or revisions to measure with their steps, the last included."""
     source = entry.checkpoints
     return sampled_folders(entry, source) if isinstance(source, Local) else _on_hub(entry, source)
@@ -165,10 +158,10 @@ def sampled_folders(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
 
 
 def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
-    branches = (name for name in source.revisions if not COMMIT.match(name))
-    matches = {name: source.step.search(name) for name in branches}
-    places = ((name, matches.get(name)) for name in source.revisions)
-    steps = [(name, int(match[1]) if match else None) for name, match in places]
+    steps = list[tuple[str, int | None]]()
+    for name in source.revisions:
+        match = None if COMMIT.match(name) else source.step.search(name)
+        steps.append((name, int(match[1]) if match else None))
     return _sampled(entry, sorted(steps, key=lambda pair: pair[1] or 0))
 
 
@@ -180,17 +173,17 @@ def _tokens(entry: Own, step: int | None) -> int | None:
     return round(step * entry.tokens_per_step) if step and entry.tokens_per_step else None
 
 
-def _places(
+def _rates(
     entry: Own,
     every: Iterable[int | None],
     states: Mapping[Path, own_rates.State] = {},
     saved: Mapping[int | None, float | None] = {},
-) -> own_rates.Places:
+) -> own_rates.RatesAndPhases:
     """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the
     rates that schedulers have `saved`."""
     steps = [step for step in every if step is not None]
     if isinstance(entry.rate, str):
-        return own_rates.places(own_rates.in_table(entry.rate, steps))
+        return own_rates.rates_and_phases(own_rates.in_table(entry.rate, steps))
     if entry.rate is not None:
         return {step: (entry.rate, "stable") for step in steps}
     known = dict[int, float]()
@@ -202,4 +195,4 @@ def _places(
     for step, rate in saved.items():
         if step is not None and rate is not None:
             known[step] = rate
-    return own_rates.places(known)
+    return own_rates.rates_and_phases(known)

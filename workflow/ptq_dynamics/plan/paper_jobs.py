@@ -72,35 +72,32 @@ class PaperJobs(Planner):
             "columns": COLUMNS,
             "regime": [row for row in rows if row["run"] in shown],
         }
-        jobs = {needs.figure(name): self.figures.figure(name) for name in config.chosen}
-        jobs |= {needs.CLAIMS: self.claims.judge(), needs.TABLES: self.claims.tabulate()}
-        jobs |= {needs.MEASUREMENTS: self.claims.measurements.collect()}
-        inputs = {label: [job.manifest] for label, job in jobs.items()}
+        inputs = self._outcomes()
+        inputs[needs.MEASUREMENTS] = [self.claims.measurements.collect().manifest]
         settings = PaperSettings(told=contents, sources=sources(site.root))
         return self.make(TYPESET, "paper", inputs, settings)
 
     @cache
     def page(self) -> Job:
         """Return the job of the page; raises `Problem` if a claim or table is wrong."""
-        inputs, figures = dict[str, list[str]](), list[tuple[str, str, str]]()
-        for name in sorted(self.config.chosen):
-            inputs[needs.figure(name)] = [self.figures.figure(name).manifest]
-            figure = self.config.figures[name]
-            figures.append((name, figure.title, " ".join(figure.caption.split())))
-        inputs |= {needs.TABLES: [self.claims.tabulate().manifest]}
-        inputs |= {needs.CLAIMS: [self.claims.judge().manifest]}
+        figures = [(name, self.config.figures[name]) for name in sorted(self.config.chosen)]
         settings = PageSettings(
             description="; ".join(filter(None, [self.scale.description, self.scale.note])),
-            figures=tuple(figures),
+            figures=tuple((n, f.title, " ".join(f.caption.split())) for n, f in figures),
             tables=tuple((name, table.title) for name, table in self.config.tables.items()),
             template=TEMPLATE.read_text(encoding="utf-8"),
         )
-        return self.make(REPORT, "index", inputs, settings)
+        return self.make(REPORT, "index", self._outcomes(), settings)
+
+    def _outcomes(self) -> dict[str, list[str]]:
+        """Return the manifests of the chosen figures, of claims and of tables, by label."""
+        jobs = {needs.figure(name): self.figures.figure(name) for name in self.config.chosen}
+        jobs |= {needs.CLAIMS: self.claims.judge(), needs.TABLES: self.claims.tabulate()}
+        return {label: [job.manifest] for label, job in jobs.items()}
 
     def _words(self, name: str, figure: Figure) -> dict[str, object]:
         """Return a figure's words; `missing` is the reason if it is not drawn."""
-        gone = list(self.site.left_out.get(name, figure.trajectories))
-        missing = None
+        gone, missing = self.site.left_out(name), None
         if name not in self.config.figures:
             reasons = self.site.reasons
             why = dict.fromkeys(reasons[member] for member in gone if member in reasons)

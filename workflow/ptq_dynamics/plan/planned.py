@@ -64,9 +64,9 @@ class Basis:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedTrajectory(ABC):
     """A trajectory with its source trajectories by label. `shape` is that in
-    measurements. A branch has the name of the run that its curve continues, and the step at which
-    it begins (`branched`). `averaged` are ids of checkpoints that the authors averaged, if
-    they are known."""
+    measurements. With `has_own_seeds`, the run or its trunk names its seeds. A branch has the name
+    of the run that its curve continues, and the step at which it begins (`branched`). `averaged`
+    are ids of checkpoints that the authors averaged, if they are known."""
 
     name: str
     basis: Basis
@@ -74,6 +74,7 @@ class PlannedTrajectory(ABC):
     shape: TrainedShape
     origin: Origin
     seeds: tuple[int, ...]
+    has_own_seeds: bool = False
     branched: tuple[str, int] | None = None
     averaged: tuple[str, ...] = ()
 
@@ -109,7 +110,7 @@ class PlannedTrajectory(ABC):
         return shape.model.weights, self.basis.scale.base_corpus(shape.corpus).tokenized
 
     @property
-    def places(self) -> tuple[Checkpoint, ...]:
+    def planned_checkpoints(self) -> tuple[Checkpoint, ...]:
         """Its checkpoints, where tokens, rates and phases are no part of what is measured."""
         return ()
 
@@ -117,11 +118,6 @@ class PlannedTrajectory(ABC):
     def followed(self) -> "PlannedTrajectory":
         """The run or public model whose learning rate it follows."""
         return self
-
-    @property
-    def has_own_seeds(self) -> bool:
-        """Whether its run names its seeds."""
-        return False
 
     def seeds_shown(self, headline: bool | int) -> tuple[int, ...]:
         """Return the first seed, or so many; all if True, and for runs with own seeds."""

@@ -46,18 +46,22 @@ class PlannedAverage(PlannedTrajectory):
         return ages
 
     @cached_property
-    def places(self) -> tuple[Checkpoint, ...]:
-        """The means where their sources have places, with the most tokens of their members."""
-        tokens = {(s, p.id): p.tokens for s, source in self.sources.items() for p in source.places}
+    def planned_checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The means, with the most tokens of their members, if sources have any."""
+        tokens = {
+            (label, planned.id): planned.tokens
+            for label, source in self.sources.items()
+            for planned in source.planned_checkpoints
+        }
         if not tokens:
             return ()
-        places = list[Checkpoint]()
+        planned = list[Checkpoint]()
         for mean in self.means:
             seen = [tokens.get((member.source, member.checkpoint)) for member in mean.members]
             known = [count for count in seen if count is not None]
             most = max(known) if len(known) == len(seen) else None
-            places.append(Checkpoint(mean.id, mean.step, most, None, self.entry.phase))
-        return tuple(places)
+            planned.append(Checkpoint(mean.id, mean.step, most, None, self.entry.phase))
+        return tuple(planned)
 
     @property
     def last_source(self) -> PlannedTrajectory:
@@ -69,15 +73,17 @@ class PlannedAverage(PlannedTrajectory):
         """The run or public model that the last source follows."""
         return self.last_source.followed
 
-    @property
-    def has_own_seeds(self) -> bool:
-        """Whether its run names its seeds."""
-        return self.followed.has_own_seeds
-
     def check(self, place: str) -> None:
         """Require a mean, or ends of one model with a common seed."""
         if isinstance(self.entry, OfOne):
-            self._check_means(place)
+            source = self.last_source
+            if (points := source.checkpoints) and not self.means:
+                known = f"{len(points)} from {points[0].id} to {points[-1].id}"
+                raise Problem(
+                    f"{place} has no average: {source.name} has too few checkpoints, or others "
+                    f"({known}, {len(source.measured)} measured); change their number or interval "
+                    "here, or checkpoint_every of the run"
+                )
             return
         names = ", ".join(source.name for source in self.sources.values())
         if len({source.form for source in self.sources.values()}) > 1:
@@ -85,15 +91,6 @@ class PlannedAverage(PlannedTrajectory):
             raise Problem(f"{place} averages {names}, {why}")
         if not self.seeds:
             raise Problem(f"{place} averages {names}, without a common seed; add one")
-
-    def _check_means(self, place: str) -> None:
-        source = self.last_source
-        if (points := source.checkpoints) and not self.means:
-            raise Problem(
-                f"{place} has no average: {source.name} has too few checkpoints, or others "
-                f"({len(points)} from {points[0].id} to {points[-1].id}, {len(source.measured)} "
-                "measured); change their number or interval here, or checkpoint_every of the run"
-            )
 
 
 def plan_average(
@@ -109,4 +106,5 @@ def plan_average(
         shape=source.shape,
         origin=replace(source.origin, family=entry.family or source.origin.family),
         seeds=common_seeds(sources),
+        has_own_seeds=source.has_own_seeds,
     )

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import attrgetter
-from typing import ClassVar, TypeVar
 
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.config.runs import Branch, Run, Trunk
+from ptq_dynamics.config.runs import Branch, Trunk
 from ptq_dynamics.plan.planned import (
     Basis,
     Origin,
@@ -26,8 +25,6 @@ from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.wsd import Wsd
 from ptq_dynamics.trajectories.trajectory import Point, step_id
 
-B = TypeVar("B", bound="PlannedBranch")
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedRun(PlannedTrajectory):
@@ -36,9 +33,6 @@ class PlannedRun(PlannedTrajectory):
     at `data_first`, which may be negative. Checkpoints are `spacing` steps apart, measured ones
     about `measured_every`. At `state_steps` the run keeps its state for branches."""
 
-    restarts_from: ClassVar[str | None] = None  # label of the source whose weights alone it takes
-
-    entry: Run
     before: "PlannedRun | None" = None
     trained: TrainedShape
     objective: Objective
@@ -62,17 +56,6 @@ class PlannedRun(PlannedTrajectory):
         trunk = self.lineage[0]
         assert isinstance(trunk, PlannedTrunk)
         return trunk
-
-    @property
-    def has_own_seeds(self) -> bool:
-        """Whether the run or its trunk names its seeds."""
-        return bool(self.entry.seeds or self.trunk.entry.seeds)
-
-    @property
-    def start(self) -> str | None:
-        """Id of the checkpoint whose weights alone the run takes, if any."""
-        source = self.sources.get(self.restarts_from or "")
-        return None if source is None else source.checkpoints[-1].id
 
     def tokens_at(self, step: int) -> int:
         """Return the tokens that the model has seen at a step."""
@@ -148,8 +131,9 @@ def plan_trunk(name: str, basis: Basis, entry: Trunk) -> PlannedTrunk:
         entry=entry,
         shape=shape,
         trained=shape,
-        origin=Origin(entry.family or "controlled"),
+        origin=Origin("controlled"),
         seeds=entry.seeds or basis.seeds,
+        has_own_seeds=bool(entry.seeds),
         objective=entry.objective,
         optimizer=optimizer.scaled(regime.peak_lr_factor, regime.weight_decay_factor),
         schedule=entry.schedule.in_steps(span, steps),
@@ -164,12 +148,22 @@ def plan_trunk(name: str, basis: Basis, entry: Trunk) -> PlannedTrunk:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedBranch(PlannedRun):
-    """A run from the state of its trunk, with the step at which its cooldown begins."""
-
-    restarts_from: ClassVar[str | None] = needs.WEIGHTS
+    """A run from the state of its trunk. Its cooldown begins at the step `cooldown_start`; about
+    `steady_points` checkpoints before it are measured, if this is set."""
 
     entry: Branch
     cooldown_start: int
+    steady_points: int | None = None
+
+    @cached_property
+    def measured(self) -> list[Point]:
+        """The measured checkpoints, those of the cooldown apart from those before it."""
+        if self.steady_points is None:
+            return super().measured
+        first, start, points = self.first, self.cooldown_start, self.checkpoints
+        late = {point for point in super().measured if (point.step or 0) >= start}
+        regular = range(first, start, max(1, (start - first) // self.steady_points))
+        return sorted({points[0], *nearest(points, regular), *late}, key=attrgetter("step"))
 
     def check(self, place: str) -> None:
         """Require a trunk that keeps a state at the branch point."""
@@ -193,24 +187,22 @@ class PlannedBranch(PlannedRun):
 
 
 def plan_branch(
-    kind: type[B],
-    name: str,
-    entry: Branch,
-    sources: Mapping[str, PlannedTrajectory],
-    run: PlannedRun,
-) -> B:
-    """Return a branch of a run, of some class of branches."""
+    name: str, entry: Branch, sources: Mapping[str, PlannedTrajectory]
+) -> PlannedBranch:
+    """Return a branch of a run."""
+    run = sources[needs.TRUNK]
+    assert isinstance(run, PlannedRun)
     basis, trunk = run.basis, run.trunk
     first, before = basis.steps(entry.at), trunk.schedule
     cooldown_start = first + (basis.steps(entry.steady) if entry.steady else 0)
     last = cooldown_start + basis.steps(entry.cooldown)
-    shape, family = trunk.shape, entry.family or trunk.origin.family
+    shape = trunk.shape
     shape = replace(shape, corpus=entry.corpus or shape.corpus, batch=entry.batch or shape.batch)
     is_constant = isinstance(before, Constant)
     start = cooldown_start if is_constant else first
     # Its own corpus starts at its beginning; other data continue.
     read = 0 if entry.corpus is not None else -(-first * trunk.shape.batch // shape.batch)
-    return kind(
+    return PlannedBranch(
         name=name,
         basis=basis,
         sources=sources,
@@ -218,8 +210,9 @@ def plan_branch(
         before=run,
         shape=shape,
         trained=shape,
-        origin=replace(trunk.origin, family=family),
+        origin=trunk.origin,
         seeds=entry.seeds or common_seeds(sources),
+        has_own_seeds=trunk.has_own_seeds or bool(entry.seeds),
         # With the weights of an average, its curve does not continue that of the trunk.
         branched=None if entry.weights else (entry.trunk, first),
         objective=entry.objective or trunk.objective,

@@ -1,9 +1,9 @@
 """Public models at a scale with the hub."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
@@ -25,11 +25,10 @@ from ptq_dynamics.trajectories.trajectory import Checkpoint, Point
 
 
 class ReleasedRevision(NamedTuple):
-    """Step and tokens of a revision, if it has them, and its entry in the lock, if any."""
+    """Step and tokens of a revision, if it has them."""
 
-    step: int | None
-    tokens: int | None
-    entry: Entry | None
+    step: int | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +36,12 @@ class Public:
     """Released checkpoints, `revisions` of a repository by name, of one phase. Tables show its name
     `called`. Before the step `first`, the `earlier` schedule of the trunk applies."""
 
+    is_own: ClassVar[bool] = False
+
     family: str
     repository: str
     revisions: Mapping[str, ReleasedRevision]
+    locked: Mapping[str, Entry] = field(default_factory=dict)
     model: str
     convert: bool = False
     format: str | None = None
@@ -49,8 +51,13 @@ class Public:
     schedule: Schedule | None = None
     earlier: Schedule | None = None
     first: int = 0
+    skip: bool = False  # leave matrices that a quantizer does not support in full precision
 
-    def place(self, step: int | None) -> tuple[float | None, str]:
+    def sources(self) -> Mapping[str, str]:
+        """Return its source trajectories: none."""
+        return {}
+
+    def rate_and_phase(self, step: int | None) -> tuple[float | None, str]:
         """Return the learning rate of the next update, if known, and the phase at a step."""
         if self.schedule is None or step is None:
             return None, self.called
@@ -59,8 +66,8 @@ class Public:
 
     def checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a revision."""
-        step, tokens, _ = self.revisions[name]
-        return Checkpoint(name, step, tokens, *self.place(step))
+        step, tokens = self.revisions[name]
+        return Checkpoint(name, step, tokens, *self.rate_and_phase(step))
 
     def saved(self, name: str) -> Checkpoint:
         """Return the checkpoint of a revision as results have it."""
@@ -70,7 +77,7 @@ class Public:
         """Return settings of the job that downloads some checkpoints."""
         fetched = list[Revision]()
         for name in names:
-            entry = self.revisions[name].entry
+            entry = self.locked.get(name)
             commit, files = (entry.commit, entry.files) if entry else (None, ())
             fetched.append(Revision(checkpoint=self.saved(name), commit=commit, files=files))
         return FetchSettings(
@@ -100,23 +107,22 @@ class PlannedRelease(PlannedTrajectory):
     """A public model, whose checkpoints are those of its revisions."""
 
     entry: Public
-    places: tuple[Checkpoint, ...] = ()
 
     @cached_property
     def checkpoints(self) -> list[Point]:
         """A checkpoint for each revision."""
         return [Point(name, revision.step) for name, revision in self.entry.revisions.items()]
 
+    @property
+    def planned_checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Own checkpoints, since options may give their rates and tokens."""
+        own = self.entry.revisions if self.entry.is_own else ()
+        return tuple(map(self.entry.checkpoint, own))
 
-def plan_release(
-    name: str,
-    basis: Basis,
-    entry: Public,
-    seeds: tuple[int, ...],
-    places: tuple[Checkpoint, ...] = (),
-) -> PlannedRelease:
-    """Return a public model, or own checkpoints with `places`. None of them is trained, so seeds
-    only choose random vectors."""
+
+def plan_release(name: str, basis: Basis, entry: Public) -> PlannedRelease:
+    """Return a public model, or own checkpoints. None is trained, so that seeds only choose random
+    vectors."""
     model, run = basis.scale.models[entry.model], entry if isinstance(entry, PublicRun) else None
     return PlannedRelease(
         name=name,
@@ -124,8 +130,7 @@ def plan_release(
         entry=entry,
         shape=TrainedShape(model, model.corpus, model.context, None, 1),
         origin=Origin(entry.family, entry.unknown, entry.uncertain_rate),
-        seeds=seeds,
-        places=places,
+        seeds=basis.seeds[:1] if entry.is_own else (0,),
         branched=(run.trunk, run.first) if run and run.trunk is not None else None,
         averaged=run.averaged if run else (),
     )
@@ -166,12 +171,12 @@ def with_releases(
 def _public(families: Families, name: str, family: Family, lock: Lock) -> Public:
     run, before = families.runs[name], families.tokens_before(name)
     repository = (isinstance(run, Release) and run.repository) or family.repository or ""
-    locked = lock.get(repository, {})
     uncertain = (run.uncertain if isinstance(run, Later) else None, family.uncertain)
     public = Public(
         family=family.label,
         repository=repository,
-        revisions={name: ReleasedRevision(None, None, locked.get(name)) for name in run.revisions},
+        revisions=dict.fromkeys(run.revisions, ReleasedRevision()),
+        locked=lock.get(repository, {}),
         model=families.family_of(name),
         convert=family.convert,
         format=family.format,
@@ -183,7 +188,7 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
     if isinstance(run, Release) or run.tokens is None or before is None:
         return public
     place = f"{FILE}: runs.{name}"
-    revisions = dict(_revisions(place, run, family, locked, before))
+    revisions = dict(_revisions(place, run, family, before))
     first = round(before / family.tokens_per_step)
     if isinstance(run, Later):
         steps, peak = round(run.tokens / family.tokens_per_step), run.peak_lr
@@ -213,11 +218,7 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
 
 
 def _revisions(
-    place: str,
-    run: Pretraining | Phase | Later,
-    family: Family,
-    locked: Mapping[str, Entry],
-    before: float,
+    place: str, run: Pretraining | Phase | Later, family: Family, before: float
 ) -> Iterator[tuple[str, ReleasedRevision]]:
     """Yield revisions with step and tokens; `before` are the tokens before the first step."""
     batch, first = family.tokens_per_step * run.batch, round(before / family.tokens_per_step)
@@ -234,7 +235,7 @@ def _revisions(
             last, tokens = step, round(before + (step - first) * batch)
         elif not is_stage:
             raise Problem(f"{place}.revisions has {name!r}, where step_in finds no step")
-        yield name, ReleasedRevision(step, tokens, locked.get(name))
+        yield name, ReleasedRevision(step, tokens)
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
@@ -261,8 +262,9 @@ def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> S
     )
 
 
-def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:
+def to_lock(entries: Iterable[object], scale: Scale) -> Iterator[Wanted]:
     """Yield the checkpoints that a scale downloads, and the tokenizers of their last revisions."""
+    publics = (entry for entry in entries if isinstance(entry, Public))
     every = [(public, name) for public in publics for name in public.revisions]
     last = dict[str, str]()
     for public, name in sorted(

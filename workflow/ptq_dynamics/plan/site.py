@@ -1,11 +1,9 @@
 """What the planners share: configuration, trajectories, rules and their results, resources."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from math import ceil
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -14,11 +12,10 @@ from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job, settle
 from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.measure.series import Query
-from ptq_dynamics.plan.catalogue import leave_out, resolve
+from ptq_dynamics.plan.catalogue import Catalogue, leave_out, resolve
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 
 S = TypeVar("S")
-DAY = 1440  # minutes; usual partitions allow no more
 
 
 @dataclass(frozen=True)
@@ -35,27 +32,19 @@ class Rule(Generic[S]):
         """Return the manifests of the rule's results, with wildcards."""
         return self.folder.replace("<", "").replace(">", f"/{scale}") + MANIFEST
 
-    def wildcards(self, scale: str, path: str) -> dict[str, str] | None:
-        """Return the wildcards of a manifest; None if another rule builds it."""
-        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(self.results(scale)))
-        match = re.fullmatch(pattern, path)
-        return match and match.groupdict()
-
 
 class Site:
     """What all planners share: a configuration as its scale has it, its planned trajectories, the
     root of its project, and all jobs that were planned."""
 
     def __init__(self, config: Config, root: Path) -> None:
-        resolved, scale = leave_out(resolve(config)), config.choice.scale
-        self.config, self.root, self.planned = resolved.config, root, resolved.trajectories
+        scale = config.choice.scale
+        self.config, entries, self.reasons = leave_out(resolve(config))
+        self.root, self.planned = root, Catalogue(self.config, entries)
         self.configured = config.figures  # also those that the scale leaves out
-        # Trajectories that the scale leaves out, by figure, and the reasons by trajectory.
-        self.left_out, self.absent = resolved.left_out, resolved.absent
-        self.reasons = resolved.reasons
         self.results, self.pictures = f"results/{scale}", f"figures/{scale}"
-        # Jobs and names of their rules, by manifest.
-        self.made, self.rules = dict[str, Job](), dict[str, str]()
+        # Jobs, and names of their rules with wildcards, by manifest.
+        self.made, self.rules = dict[str, Job](), dict[str, tuple[str, dict[str, str]]]()
         self.settled, self.stale = set[str](), dict[str, Job]()
 
     def make(
@@ -73,8 +62,12 @@ class Site:
         folder, _, last = path.rpartition("/")
         stem = last.removesuffix(MANIFEST).removesuffix(".") or None
         self.made[path] = Job(rule.stage, name, folder, inputs, settings, stem, distributions)
-        self.rules[path] = rule.name
+        self.rules[path] = rule.name, {key: str(value) for key, value in wildcards.items()}
         return self.made[path]
+
+    def left_out(self, figure: str) -> list[str]:
+        """Return the trajectories of a figure that the scale leaves out."""
+        return [n for n in self.configured[figure].trajectories if n not in self.planned]
 
     def settle_all(self, job: Job) -> None:
         """Settle the files of a job and of all that it needs (`specification.settle`)."""
@@ -133,22 +126,3 @@ class Planner:
             batch=calibration.batch,
             draw=kind.calibration_draw,
         )
-
-
-class Resources(Planner):
-    """Resource requests of jobs, on which no result depends."""
-
-    def ask(self, rule: str, attempt: int = 1, wildcards: Mapping[str, str] = {}) -> dict[str, int]:
-        """Return Snakemake's resources, which grow with the attempt and a trajectory's model."""
-        table = self.scale.resources
-        request = table.rules.get(rule, table.default)
-        sizes = [self.planned[w].parameters for w in wildcards.values() if w in self.planned]
-        more, billions = request.per_billion, sizes[0] / 1e9 if sizes else 0
-        minutes = max(1, request.minutes + billions * more.minutes)
-        resources = {
-            "mem_mb": ceil(attempt * (request.memory + billions * more.memory)),
-            "runtime": ceil(min(attempt * minutes, max(minutes, DAY))),
-        }
-        if request.gpus or more.gpus:
-            resources["gpu"] = ceil(request.gpus + attempt * billions * more.gpus)
-        return resources

@@ -143,11 +143,13 @@ class TrajectoryJobs(Planner):
         inputs = {needs.CORPUS: [self.corpus(trained.corpus).manifest]}
         for label, source in run.sources.items():
             inputs[label] = self.manifests(source.name, seed)
+        weights = {needs.WEIGHTS, needs.AFTER}  # sources whose weights alone the run takes
+        alone = [source for label, source in run.sources.items() if label in weights]
         settings = TrainSettings(
             **scale.model_dump(include={"precision", "compile", "budget", "log_every"}),
             model=trained.model.model_copy(update={"context": longest}),
             vocabulary=scale.base_corpus(trained.corpus).vocabulary,
-            start=run.start,
+            start=alone[0].checkpoints[-1].id if alone else None,
             objective=run.objective,
             batch=trained.batch,
             micro_batch=trained.micro_batch,
