@@ -15,9 +15,9 @@ from ptq_dynamics.cli.project import FIGURE, RUN, SCALE
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.corpus.splits import BEGIN
 from ptq_dynamics.engine import manifest, record, warm
+from ptq_dynamics.engine.job import Job, stale
 from ptq_dynamics.engine.lease import visible
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.engine.specification import Job, stale
 from ptq_dynamics.figures.labels import FINDING, METHODS, PICTURES
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import ACCURACY, FULL_PRECISION, MEASUREMENTS

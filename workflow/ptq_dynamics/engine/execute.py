@@ -25,11 +25,11 @@ from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.engine import checkout, code, machine, manifest, record, subprocesses
 from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.engine.job import differences, restore_manifest, stale
 from ptq_dynamics.engine.lease import held, take_devices
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Spec, beside
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.engine.specification import differences, restore_manifest, stale
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
 DIFFERS = "it came out different in {} (another processor or library?)"

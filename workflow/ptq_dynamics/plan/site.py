@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ptq_dynamics.config import Config
+from ptq_dynamics.engine.job import Job, settle
 from ptq_dynamics.engine.paths import MANIFEST
-from ptq_dynamics.engine.specification import Job, settle
 from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.measure.series import Query
 from ptq_dynamics.plan.catalogue import leave_out, resolve
@@ -77,7 +77,7 @@ class Site:
         return self.made[path]
 
     def settle_all(self, job: Job) -> None:
-        """Settle the files of a job and of all that it needs (`specification.settle`)."""
+        """Settle the files of a job and of all that it needs (`job.settle`)."""
         if job.manifest not in self.settled:
             self.settled.add(job.manifest)
             for path in job.needs:
