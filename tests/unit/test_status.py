@@ -39,7 +39,7 @@ def test_where_nothing_is_built_one_line_tells_what_builds_it(project, command):
     status, printed, _ = command(f"{FIG04} --also claims")
     assert status == 1 and printed.count("\n") == 1
     assert re.match("none of [0-9]+ results is built at scale smoke yet; run make ", printed)
-    assert 'run make figures claims SCALE=smoke FIGURES="fig04"; ' in printed
+    assert 'run make all SCALE=smoke FIGURES="fig04"; ' in printed
     assert printed.endswith("; scales with results here: laptop\n")
 
 
@@ -60,4 +60,4 @@ def test_other_seeds_whose_results_are_here_are_named(project, command):
     first, outdated, *_ = printed.splitlines()
     assert status == 1 and first.startswith("1 outdated, ")
     assert "draw fig04" in outdated and "seeds 201, 202, 203 → 201" in outdated
-    assert "results of seeds 202 203 are here, too: --more-seeds '202 203'" in printed
+    assert "--more-seeds '202 203' includes them" in command(f"{FIG04} --more-seeds 203")[1]

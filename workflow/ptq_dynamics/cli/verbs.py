@@ -63,13 +63,13 @@ def status(
         findings.append(Finding("page of figures", str(pictures / PAGE), "", "outdated", why))
     fresh = [finding for finding in findings if finding.state == "up to date"]
     rest = [finding for finding in findings if finding.state != "up to date"]
+    seeds = [*map(str, plan.site.config.choice.more_seeds)]
     if as_json:
         _print_json([asdict(finding) for finding in findings])
     elif not rest:
         print(f"all {len(findings)} results are up to date; nothing to do")
     elif all(finding.state == "missing" for finding in findings):
-        seeds = " ".join(map(str, plan.site.config.choice.more_seeds))
-        make = _make(" ".join(["figures", *words(also)]), plan.site.config, seeds)
+        make = _make("all" if also else "figures", plan.site.config, " ".join(seeds))
         here = [name for name in scales() if any(Path("results", name).rglob(f"*{RECORD}"))]
         none = f"none of {len(rest)} results is built at scale {plan.site.config.choice.scale} yet"
         print(f"{none}; run {make}; scales with results here: {', '.join(here) or 'none'}")
@@ -88,8 +88,9 @@ def status(
         ]
         records = chain.from_iterable(run.parent.glob(f"*/{RECORD}") for run in runs)
         unread = {record.parent for record in records} - {*runs}
-        if seeds := " ".join(sorted({run.name.removeprefix("seed-") for run in unread})):
-            print(f"results of seeds {seeds} are here, too: --more-seeds '{seeds}'")
+        if more := {run.name.removeprefix("seed-") for run in unread}:
+            every = " ".join(sorted(more.union(seeds)))
+            print(f"results of more seeds are here: --more-seeds '{every}' includes them")
     if fresh and not as_json:
         # The first words of a note are its kind.
         kinds = ({note.partition(":")[0] for note in finding.reasons} for finding in fresh)
