@@ -210,7 +210,7 @@ def test_jobs_fork_from_the_warm_process_and_use_the_gpu(workspace, tmp_path, mo
     command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address]
     command += ["0"] if kind == "cuda" else []
     environment = {**os.environ, **ALLOCATOR, **HIDDEN}
-    options: Options = {"devices": 1, "restoring": False, "comparing": False}
+    options: Options = {"devices": 1, "purpose": "build"}
     with Popen(command, stdin=PIPE, env=environment, start_new_session=True) as server:
         try:
             wait_until(lambda: os.path.exists(address), "the warm process does not listen")

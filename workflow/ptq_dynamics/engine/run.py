@@ -12,11 +12,12 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     from ptq_dynamics.engine.paths import Spec
 
+Purpose = Literal["build", "restore", "compare"]
 VARIABLE = "PTQ_DYNAMICS_WARM"
 ALONE = b"-"  # the answer to a job that has to run without the warm process
 # No progress bars and hints of libraries among the lines of jobs. Threads of tokenizers do not
@@ -35,8 +36,7 @@ class Options(TypedDict):
     """How a job runs (`execute.execute`)."""
 
     devices: int
-    restoring: bool
-    comparing: bool
+    purpose: Purpose
 
 
 class JobRequest(TypedDict):
@@ -79,18 +79,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of the command line and return its exit status."""
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
-    options: Options = {
-        "devices": devices,
-        "restoring": "--restore" in flags,
-        "comparing": "--compare" in flags,
-    }
+    options: Options = {"devices": devices, "purpose": "build"}
+    if "--restore" in flags or "--compare" in flags:
+        options["purpose"] = "restore" if "--restore" in flags else "compare"
     with open(file, encoding="utf-8") as opened:
         content = json.load(opened)
     spec = content.get("job", content)
     os.environ.update(QUIET)
     if devices:
         os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(devices))
-    status = None if options["comparing"] else delegate(spec, options)
+    status = None if options["purpose"] == "compare" else delegate(spec, options)
     if status is None:
         from ptq_dynamics.engine.execute import execute
 
