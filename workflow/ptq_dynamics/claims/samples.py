@@ -67,6 +67,12 @@ class Samples:
 
         return self._over_seeds(read)
 
+    def gap(
+        self, name: str, other: str, quantizer: str = FULL_PRECISION, beside: str = ""
+    ) -> Sample:
+        """Return one final loss less another, in nats; the other is under `beside`, if given."""
+        return self.end(name, quantizer, LOSS) - self.end(other, beside or quantizer, LOSS)
+
     def at(
         self,
         name: str,

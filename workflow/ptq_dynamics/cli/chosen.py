@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 FOLDER = Path("config")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CONFIGURED = "default: the value in config/config.yaml"
-SEVERAL = "repeat it, or quote several"
 
 
 def _typed(context: Context, path: Path) -> Path:

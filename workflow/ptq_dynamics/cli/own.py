@@ -28,14 +28,10 @@ from ptq_dynamics.train.architectures.given import Given
 REPORT = Path("README.md")
 SHARE = 0.9  # of a GPU's memory that jobs may fill
 # Tables of metrics on the page: words, columns of the index, factor and format.
+TOP1 = "Tokens whose most probable prediction is that of full precision, in per cent"
 BESIDE: dict[str, tuple[str, list[str], int, str]] = {
     "kl_divergence": ("KL divergence from full precision (nats per token)", [], 1, ".4g"),
-    "top1_agreement": (
-        "Tokens whose most probable prediction is that of full precision, in per cent",
-        [],
-        100,
-        ".2f",
-    ),
+    "top1_agreement": (TOP1, [], 100, ".2f"),
     ACCURACY: ("Accuracy in per cent", ["task"], 100, ".1f"),
 }
 
@@ -138,9 +134,7 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     runs = [*site.config.families.own]
     numbers, own = places.join([values.loss, errors]), places.loc[runs].dropna(subset="step")
     if unknown := int(own.lr.isna().sum()):
-        words += (
-            f" The learning rate of {unknown} of {len(own)} checkpoints is not known; give --lr."
-        )
+        words += f" {unknown} of {len(own)} learning rates are not known; give --lr."
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
     text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
@@ -183,9 +177,8 @@ def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
         words = f"{one['quantizer']} is {method} with {one['bits']} bits"
         if isinstance(size := one["group_size"], int):
             words += f" and groups of {size} weights"
-        words += ", with another calibration set" * (
-            getattr(kinds[one["quantizer"]], "draw", 1) > 1
-        )
+        if getattr(kinds[one["quantizer"]], "draw", 1) > 1:
+            words += ", with another calibration set"
         for left in list(manifest.read(job.paths.manifest).facts.get("left_out", {}).values())[:1]:
             kind = "routers" if all(map(ROUTER.search, left)) else "matrices"
             words += f"; {len(left)} {kind} stay in full precision, such as {left[0]}"

@@ -128,7 +128,8 @@ def write(
     figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
     figure["metrics"] = ["quantization_error", "loss", *metrics]
     if most == 1 and scale["calibration"].get("draws", 1) > 1:
-        calibrated = [name for name, entry in quantizers.items() if _is_calibrated(entry)]
+        kinds = TypeAdapter(dict[str, AnyQuantizer]).validate_python(quantizers)
+        calibrated = [name for name, kind in kinds.items() if isinstance(kind, Calibrated)]
         second |= {f"{name}-draw-2": {**quantizers[name], "draw": 2} for name in calibrated}
         figure["draws"] = {name: [f"{name}-draw-2"] for name in calibrated}
     contents = {
@@ -157,10 +158,6 @@ def write(
 def keys(runs: Collection[str]) -> list[str]:
     """Return the names of the trajectories of runs."""
     return [RUN, *(f"{RUN}-{number}" for number in range(2, len(runs) + 1))]
-
-
-def _is_calibrated(quantizer: Yaml) -> bool:
-    return isinstance(TypeAdapter(AnyQuantizer).validate_python(quantizer), Calibrated)
 
 
 def complete(root: Path, key: str, entry: Yaml) -> list[str]:

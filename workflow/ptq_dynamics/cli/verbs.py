@@ -15,7 +15,7 @@ from typer import Option
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.chosen import SEVERAL, Figures, Json, Place, Scale, Seeds, words
+from ptq_dynamics.cli.chosen import Figures, Json, Place, Scale, Seeds, words
 from ptq_dynamics.engine.paths import RECORD
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def status(
     more_seeds: Seeds = None,
     as_json: Json = False,
     deep: Annotated[bool, Option("--deep", help="also hash every file of results")] = False,
-    also: Annotated[list[str] | None, Option(help=f"claims tables paper report; {SEVERAL}")] = None,
+    also: Annotated[list[str] | None, Option(help="some of 'claims tables paper report'")] = None,
 ) -> bool:
     """Print which results are missing or outdated, and why; exit status 1 if any.
 

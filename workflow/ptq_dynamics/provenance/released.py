@@ -78,13 +78,8 @@ def release(plan: Plan) -> tuple[Path, int]:
     costs.write_costs(scale, results)
     raw = [job for job in jobs if not job.stage.startswith(DERIVED)]
     place = pack(raw, results)
-    write_sums(scale)
+    write_atomically(results / SUMS, "".join(_sums(scale)))
     return place, len(raw)
-
-
-def write_sums(scale: str) -> None:
-    """Write the digests of a scale's released files."""
-    write_atomically(folders(scale)[0] / SUMS, "".join(_sums(scale)))
 
 
 def require_clean() -> None:
