@@ -35,7 +35,7 @@ OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result,
 DIFFERS = "it came out different in {} (another processor or library?)"
 
 
-def execute(spec: Spec, *, purpose: Purpose = "build", devices: int = 0) -> int:
+def execute(spec: Spec, purpose: Purpose = "build", devices: int = 0) -> int:
     """Run a job on `devices` GPUs; print an error in one line, and return the exit status. A job
     whose result is up to date only writes its manifest. To `restore` is to build dropped files
     again. To `compare` is to build the result again elsewhere; it must be equal."""
