@@ -5,6 +5,7 @@ an error of about 2 per cent. Comparisons use the ends of cooldowns and the last
 run. The margin of `alike` is half the published difference between cooldowns and the stable run."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from math import isnan, log10
 from typing import TYPE_CHECKING
@@ -288,7 +289,7 @@ def curvature(data: "Samples") -> Iterator[Row]:
         rates = rates_of(data, RATES)
         yield Row(f"{label} at the end, per tenfold peak rate", data.tenfold(rates, values))
     # LAWA has its curvature measured at one seed.
-    first = data.alone
+    first = replace(data, seeds=data.seeds[:1])
     for metric, label in CURVATURE.items():
         average = first.end("lawa-20", FULL_PRECISION, metric)
         decayed = first.end("wsd-3e-3", FULL_PRECISION, metric)

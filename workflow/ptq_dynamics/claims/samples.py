@@ -5,7 +5,7 @@ and calibration sets; this module resamples seeds and the checkpoints of a phase
 or two checkpoints get the rounding noise of these instead."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, floor, nan
 
@@ -38,11 +38,6 @@ class Samples:
         """Return whether a trajectory is measured under a quantizer."""
         sets = self.curves.sets(quantizer)
         return any(run == name and draw in sets for run, draw, _ in self.curves.series)
-
-    @property
-    def alone(self) -> "Samples":
-        """The same data at the first seed only."""
-        return replace(self, seeds=self.seeds[:1])
 
     def number(self, key: str, name: str) -> float:
         """Return a configured number of a run; NaN if the run is not shown."""

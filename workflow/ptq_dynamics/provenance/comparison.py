@@ -67,9 +67,8 @@ def parting(one: Path, other: Path) -> str | None:
             for name, before in _machine(match.record).items():
                 if before is not None and now[name] is not None:  # old records lack some facts
                     reasons += differences(before, now[name], name)
-            why = (
-                shortened(reasons) or "equal specifications; the machine or nondeterminism differs"
-            )
+            alike = "equal specifications; the machine or nondeterminism differs"
+            why = shortened(reasons) or alike
             return f"first job that differs: {result.label}, {result.path}: {why}"
     return None
 
