@@ -27,9 +27,8 @@ from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.job import differences, restore_manifest, stale
 from ptq_dynamics.engine.lease import held, take_devices
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Spec, beside
+from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Purpose, Spec, beside
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.engine.run import Purpose
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
 DIFFERS = "it came out different in {} (another processor or library?)"

@@ -12,12 +12,11 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ptq_dynamics.engine.paths import Spec
+    from ptq_dynamics.engine.paths import Purpose, Spec
 
-Purpose = Literal["build", "restore", "compare"]
 VARIABLE = "PTQ_DYNAMICS_WARM"
 ALONE = b"-"  # the answer to a job that has to run without the warm process
 # No progress bars and hints of libraries among the lines of jobs. Threads of tokenizers do not
@@ -36,7 +35,7 @@ class JobRequest(NamedTuple):
     """A request to the warm process: how a job runs (`execute.execute`), and where."""
 
     job: "Spec"
-    purpose: Purpose
+    purpose: "Purpose"
     devices: int
     environment: dict[str, str]
     directory: str
@@ -49,7 +48,7 @@ def end_at_once() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def delegate(job: "Spec", purpose: Purpose, devices: int) -> int | None:
+def delegate(job: "Spec", purpose: "Purpose", devices: int) -> int | None:
     """Run a job in the warm process and return its exit status; None if there is no process."""
     request = JobRequest(job, purpose, devices, {**os.environ}, os.getcwd())
     with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
@@ -68,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of the command line and return its exit status."""
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
-    purpose: Purpose = "build"
+    purpose: "Purpose" = "build"
     if "--restore" in flags or "--compare" in flags:
         purpose = "restore" if "--restore" in flags else "compare"
     with open(file, encoding="utf-8") as opened:
