@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of the command line and return its exit status."""
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
-    purpose: "Purpose" = "build"
+    purpose: Purpose = "build"
     if "--restore" in flags or "--compare" in flags:
         purpose = "restore" if "--restore" in flags else "compare"
     with open(file, encoding="utf-8") as opened:
