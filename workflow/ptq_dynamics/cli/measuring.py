@@ -82,9 +82,10 @@ def measure(
 
     def once() -> None:
         with claimed(out, places, runs) as root:
-            options = {"rate": project.rate(root, lr), "tokens_per_step": tokens_per_step}
-            options |= {"every": every, "last": last, "skip": skip}
-            options["bos"] = not (no_bos or scale)
+            rate = own_scale.relative(lr, root) if lr and Path(lr).is_file() else lr
+            options: own_scale.Yaml = {"rate": None if rate == "trainer_state" else rate}
+            options |= {"tokens_per_step": tokens_per_step, "every": every, "last": last}
+            options |= {"skip": skip, "bos": not (no_bos or scale)}
             given = {key: value for key, value in options.items() if value is not None}
             entries, left = dict[str, own_scale.Yaml](), list[str]()
             for key, place in zip(project.keys(runs), places, strict=True):

@@ -139,7 +139,13 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
-    words += "\n\n" + " ".join([about, _begin(plan), *_settings(plan, table[~is_full])])
+    begins = "Blocks begin without BOS."
+    facts = manifest.read(plan.trajectories.corpus(RUN).paths.manifest).facts
+    if tokens := facts.get(BEGIN):
+        begins = f"Each block begins with BOS (token {', '.join(map(str, tokens))})."
+    elif BEGIN in facts:
+        begins = "Blocks begin without BOS, because the tokenizer adds none."
+    words += "\n\n" + " ".join([about, begins, *_settings(plan, table[~is_full])])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
     parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
     for beside, (what, index, factor, form) in BESIDE.items():
@@ -154,16 +160,6 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
         parts += [f"{what}, ± one standard error:", f"```\n{wide.to_string()}\n```"]
     write_atomically(REPORT, "\n\n".join(parts) + "\n")
     return words
-
-
-def _begin(plan: Plan) -> str:
-    """Return a sentence on the tokens with which blocks of text begin."""
-    facts = manifest.read(plan.trajectories.corpus(RUN).paths.manifest).facts
-    if BEGIN not in facts:
-        return "Blocks begin without BOS."
-    if not facts[BEGIN]:
-        return "Blocks begin without BOS, because the tokenizer adds none."
-    return f"Each block begins with BOS (token {', '.join(map(str, facts[BEGIN]))})."
 
 
 def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:

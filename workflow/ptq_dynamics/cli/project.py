@@ -81,10 +81,10 @@ def names_of(places: Sequence[str], given: Sequence[str]) -> list[str]:
     parts = [Path(place).resolve().parts for place in places]
     if len({*parts}) < len(parts):
         raise Problem(f"{', '.join(places)} has a run twice; name each run once")
-    for depth in range(1, max(map(len, parts))):
-        if len({own[-depth:] for own in parts}) == len(parts):
-            return list(given) or ["-".join(own[-depth:]) for own in parts]
-    raise AssertionError(parts)
+    depth = 1
+    while len({own[-depth:] for own in parts}) < len(parts):
+        depth += 1
+    return list(given) or ["-".join(own[-depth:]) for own in parts]
 
 
 def write(
@@ -230,10 +230,3 @@ def checkpoints(
     if step:
         entry["checkpoints"]["step"] = step
     return entry
-
-
-def rate(root: Path, lr: str | None) -> str | None:
-    """Return the learning rate: a file, or a number; None if the checkpoints have it."""
-    if lr is None or lr == "trainer_state":
-        return None
-    return relative(lr, root) if Path(lr).is_file() else lr
