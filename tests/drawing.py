@@ -22,8 +22,8 @@ from ptq_dynamics.config import load
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures import draw
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings

@@ -21,8 +21,8 @@ from ptq_dynamics.config import load
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.train.trainer import Trainer
 from pydantic import TypeAdapter

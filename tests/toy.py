@@ -95,7 +95,7 @@ def run(context: Context[Total]):
 ''',
     "graph": '''
 """The jobs of some choices."""
-from ptq_dynamics.engine.specification import Job, settle
+from ptq_dynamics.engine.job import Job, settle
 from ptq_dynamics.toy.numbers import Numbers
 from ptq_dynamics.toy.total import Total
 from ptq_dynamics.toy.walk import Walk

@@ -12,7 +12,7 @@ import torch
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.lease import LEASED, SHARED, VISIBLE
-from ptq_dynamics.engine.run import VARIABLE, Options, delegate
+from ptq_dynamics.engine.run import VARIABLE, delegate
 from ptq_dynamics.engine.warm import ALLOCATOR, HIDDEN
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTPUT_ERROR
 from ptq_dynamics.quantize.methods import InProcess
@@ -210,15 +210,14 @@ def test_jobs_fork_from_the_warm_process_and_use_the_gpu(workspace, tmp_path, mo
     command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address]
     command += ["0"] if kind == "cuda" else []
     environment = {**os.environ, **ALLOCATOR, **HIDDEN}
-    options: Options = {"devices": 1, "restoring": False, "comparing": False}
     with Popen(command, stdin=PIPE, env=environment, start_new_session=True) as server:
         try:
             wait_until(lambda: os.path.exists(address), "the warm process does not listen")
             monkeypatch.setenv(VARIABLE, address)
             with chdir(tmp_path):
-                assert delegate(job.spec, options) == 0
+                assert delegate(job.spec, "build", 1) == 0
                 start = time.monotonic()
-                assert delegate(other.spec, options) == 0
+                assert delegate(other.spec, "build", 1) == 0
                 seconds = time.monotonic() - start
                 made = [record.read(each.paths.record) for each in (job, other)]
         finally:

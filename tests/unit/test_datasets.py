@@ -19,7 +19,7 @@ from ptq_dynamics.corpus.splits import DOCUMENT_END as END
 from ptq_dynamics.corpus.splits import SPLITS
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.job import Job
 from support import artifacts, differing, job_file, wait_until
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel

@@ -17,7 +17,7 @@ from huggingface_hub import constants, hf_hub_download
 from ptq_dynamics import models
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.hub import lock
 from ptq_dynamics.trajectories.fetch import FetchSettings, Revision
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory

@@ -20,7 +20,7 @@ import yaml
 from project import SEED, SHOWN, Project, named
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.figures.captions import PAGE
 from support import artifacts, differing, edit_yaml, leaves, plan
 

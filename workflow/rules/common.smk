@@ -44,7 +44,7 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # The life of a job. `settled_spec` below writes its specification as JSON, and removes the manifest
-# of an outdated result (engine/specification.py:settle), so that Snakemake runs the job. The
+# of an outdated result (engine/job.py:settle), so that Snakemake runs the job. The
 # command reads the specification (engine/run.py:main) and executes the job
 # (engine/execute.py:execute), in this process or in a child of the warm process, which has imported
 # torch (plan/handlers.py:begin starts it if many results are outdated; engine/warm.py:serve). If

@@ -108,7 +108,7 @@ def architectures(data: "Samples") -> Iterator[Row]:
         average, decayed = f"{name}-lawa-20", f"{name}-wsd"
         lower = data.end(average, quantizer) / data.end(decayed, quantizer)
         yield Row(f"{bits} error, {label}: LAWA of 20 / end of decay", lower)
-        gap = data.end(average, quantizer, LOSS) - data.end(decayed, quantizer, LOSS)
+        gap = data.gap(average, decayed, quantizer)
         yield Row(f"{bits} loss, {label}: LAWA of 20 − end of decay", gap, None, "nats")
     for name in ARCHITECTURES:
         runs = [f"{name}-rainbow-172"], [f"{name}-constant"]
@@ -183,7 +183,7 @@ def newer_quantizers(data: "Samples") -> Iterator[Row]:
 def critical_bits(data: "Samples") -> Iterator[Row]:
     """Averages win over decayed runs at more bits, if the peak rate is smaller."""
     nets = {
-        rate: np.stack([_less(data, average, decayed, f"gptq-{bits}bit") for bits in (2, 3, 4)])
+        rate: np.stack([data.gap(average, decayed, f"gptq-{bits}bit") for bits in (2, 3, 4)])
         for rate, (average, decayed) in AVERAGED.items()
     }
     crossed = {rate: _crossing(net) for rate, net in nets.items()}
@@ -195,12 +195,8 @@ def critical_bits(data: "Samples") -> Iterator[Row]:
         yield Row(says, crossed[rate], None, "bits")
         for bits, net in zip((2, 3, 4), nets[rate], strict=True):
             yield Row(f"{rate}, {bits}-bit loss: LAWA of 20 − end of decay", net, None, "nats")
-        net = _less(data, average, decayed, FULL_PRECISION)
+        net = data.gap(average, decayed)
         yield Row(f"{rate}, loss in full precision: LAWA of 20 − end of decay", net, None, "nats")
-
-
-def _less(data: "Samples", name: str, other: str, quantizer: str, beside: str = "") -> "Sample":
-    return data.end(name, quantizer, LOSS) - data.end(other, beside or quantizer, LOSS)
 
 
 def _crossing(nets: "Sample") -> "Sample":
@@ -222,18 +218,14 @@ def last_tenth(data: "Samples") -> Iterator[Row]:
     yield Row(says, (aware - full) / (plain - full))
     for bits in (4, 3, 2):
         gptq, rounding = f"gptq-{bits}bit", f"rtn-{bits}bit"
-        arms = {
-            "LAWA, GPTQ": ("lawa-20", gptq),
-            "LAWA, then decay, GPTQ": ("lawa-then-decay", gptq),
-        }
-        arms |= {
-            "aware, rounded": (f"aware-{bits}", rounding),
-            "aware, GPTQ": (f"aware-{bits}", gptq),
-            "decay, then aware, rounded": (f"late-aware-{bits}", rounding),
-            "decay, then aware, GPTQ": (f"late-aware-{bits}", gptq),
-        }
-        for label, (name, quantizer) in arms.items():
-            net = _less(data, name, PLAIN, quantizer, gptq)
+        arms = [
+            ("LAWA, GPTQ", "lawa-20", gptq),
+            ("LAWA, then decay, GPTQ", "lawa-then-decay", gptq),
+        ]
+        for label, run in (("aware", f"aware-{bits}"), ("decay, then aware", f"late-aware-{bits}")):
+            arms += [(f"{label}, rounded", run, rounding), (f"{label}, GPTQ", run, gptq)]
+        for label, name, quantizer in arms:
+            net = data.gap(name, PLAIN, quantizer, gptq)
             yield Row(f"{bits}-bit loss: {label} − decay, GPTQ", net, None, "nats")
     runs = [f"{when}aware-{bits}" for when in ("", "late-") for bits in (4, 3, 2)]
     for name in ("lawa-20", "lawa-then-decay", *runs):

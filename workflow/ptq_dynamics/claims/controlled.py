@@ -5,6 +5,7 @@ an error of about 2 per cent. Comparisons use the ends of cooldowns and the last
 run. The margin of `alike` is half the published difference between cooldowns and the stable run."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from math import isnan, log10
 from typing import TYPE_CHECKING
@@ -58,8 +59,8 @@ def of_twice(data: "Samples", names: Sequence[str]) -> "Sample":
 
 def loss_gap(data: "Samples", label: str, name: str, other_label: str, other: str) -> Row:
     """Return how much larger one final loss in full precision is than another."""
-    gap = data.end(name, FULL_PRECISION, LOSS) - data.end(other, FULL_PRECISION, LOSS)
-    return Row(f"loss in full precision: {label} − {other_label}", gap, None, "nats")
+    says = f"loss in full precision: {label} − {other_label}"
+    return Row(says, data.gap(name, other), None, "nats")
 
 
 def rates_of(data: "Samples", names: Sequence[str]) -> dict[str, float]:
@@ -179,20 +180,18 @@ def unstable_rates(data: "Samples") -> Iterator[Row]:
 def averaging(data: "Samples") -> Iterator[Row]:
     """In 3 bit, averaged weights have a lower loss than decayed ones."""
     average, decayed = "lawa-20", "wsd-3e-3"
-    gap = data.end(average, Q3, LOSS) - data.end(decayed, Q3, LOSS)
+    gap = data.gap(average, decayed, Q3)
     yield Row("3-bit perplexity: LAWA of 20 / end of decay", np.exp(gap), 0.952)
     yield Row("3-bit loss: LAWA of 20 − end of decay", gap, -0.049, "nats")
-    full = FULL_PRECISION
-    gap = data.end(average, full, LOSS) - data.end(decayed, full, LOSS)
-    yield Row("loss in full precision: LAWA of 20 − end of decay", gap, 0.085, "nats")
-    gap = data.end(average, full, LOSS) - data.over(STABLE, full, LOSS)
+    behind = data.gap(average, decayed)
+    yield Row("loss in full precision: LAWA of 20 − end of decay", behind, 0.085, "nats")
+    gap = data.end(average, FULL_PRECISION, LOSS) - data.over(STABLE, FULL_PRECISION, LOSS)
     yield Row("loss in full precision: LAWA of 20 − stable run", gap, -0.16, "nats")
     error = data.end(average, Q3)
     yield Row("3-bit error: LAWA of 20 / end of decay", error / data.end(decayed, Q3), 0.36)
     yield Row("3-bit error: LAWA of 20 / stable run", error / data.over(STABLE, Q3), 0.71)
     cost = {quantizer: data.end(decayed, quantizer, INCREASE) for quantizer in BITS}
     gained = cost[Q3] - data.end(average, Q3, INCREASE)
-    behind = data.end(average, full, LOSS) - data.end(decayed, full, LOSS)
     with np.errstate(invalid="ignore", divide="ignore"):
         width = 3 + np.log(gained / behind) / np.log(cost[Q3] / cost[Q4])
     yield Row("bit width below which LAWA of 20 has the lower loss", width, 3.27, "bits")
@@ -290,7 +289,7 @@ def curvature(data: "Samples") -> Iterator[Row]:
         rates = rates_of(data, RATES)
         yield Row(f"{label} at the end, per tenfold peak rate", data.tenfold(rates, values))
     # LAWA has its curvature measured at one seed.
-    first = data.alone
+    first = replace(data, seeds=data.seeds[:1])
     for metric, label in CURVATURE.items():
         average = first.end("lawa-20", FULL_PRECISION, metric)
         decayed = first.end("wsd-3e-3", FULL_PRECISION, metric)

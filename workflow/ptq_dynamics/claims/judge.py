@@ -61,9 +61,8 @@ def read_samples(claim: Claim, figures: Mapping[str, Drawn], inputs: Inputs) -> 
 
 def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> list[Judged]:
     """Return every claim with its rows and its outcome, as claims.json holds them."""
-    claims, tests = list[Judged](), dict[str, tuple[float, float]]()
-    views, after = dict[str, Samples](), dict[str, tuple[float, float]]()
-    samples = dict[str, Sample]()
+    claims, tested = list[Judged](), dict[str, tuple[Claim, Samples, Sample]]()
+    after = dict[str, tuple[float, float]]()
     for claim in (claim for claim in EVERY if claim.name in settings.claims):
         here = settings.claims[claim.name]
         judged: Judged = {
@@ -85,34 +84,32 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
         for row in claim.read(view):
             rows.append(_measured(row, view.missing))
             if len(rows) == 1 and "low" in rows[0]:
-                samples[claim.name] = row.sample
-                tests[claim.name] = _chances(row.sample, claim.direction, claim.margin)
-                views[claim.name] = view
+                tested[claim.name] = claim, view, row.sample
             if row.deployed and "low" in rows[-1]:
                 after[f"{claim.name} {row.says}"] = _chances(row.sample, "above")
             view.missing.clear()
         if claim.in_small is not None and here.miniatures:
-            tests.pop(claim.name, None)
+            tested.pop(claim.name, None)
             judged |= {"outcome": NOT_TESTABLE, "why": claim.in_small}
-        elif claim.name not in tests:
+        elif claim.name not in tested:
             outcome = UNRESOLVED if "value" in rows[0] else NOT_MEASURED
             judged |= {"outcome": outcome, "why": rows[0]["why"]}
     # Expectations beyond the paper are a family of tests of their own.
-    beyond = {claim.name for claim in BEYOND}
-    families = [{n: tests[n] for n in tests if (n in beyond) == is_in} for is_in in (False, True)]
+    families = dict[str, tuple[float, float]](), dict[str, tuple[float, float]]()
+    for name, (claim, _, sample) in tested.items():
+        families[claim in BEYOND][name] = _chances(sample, claim.direction, claim.margin)
     outcomes, seen = _holm(families[0]) | _holm(families[1]), _holm(after)
-    read_by = {claim.name: claim for claim in EVERY}
     for judged in claims:
-        name = judged["name"]
-        if "outcome" not in judged:
+        if (name := judged["name"]) in tested:
+            claim, view, sample = tested[name]
             judged["outcome"], level = outcomes[name]
-            tail = level if judged["expected"] == "alike" else level / 2
-            judged["decides"] = _ends(samples[name][1:], tail)
-            level = LEVEL / len(families[name in beyond])
-            if judged["outcome"] == UNRESOLVED and len(judged["seeds"]) >= FEW:
-                alone = [replace(views[name], seeds=(seed,)) for seed in judged["seeds"]]
-                ratios = [float(next(read_by[name].read(one)).sample[0]) for one in alone]
-                if count := seeds_needed(ratios, level, judged["margin"]):
+            tail = level if claim.direction == "alike" else level / 2
+            judged["decides"] = _ends(sample[1:], tail)
+            if judged["outcome"] == UNRESOLVED and len(view.seeds) >= FEW:
+                alone = (replace(view, seeds=(seed,)) for seed in view.seeds)
+                ratios = [float(next(claim.read(one)).sample[0]) for one in alone]
+                level = LEVEL / len(families[claim in BEYOND])
+                if count := seeds_needed(ratios, level, claim.margin):
                     judged["seeds_needed"] = count
         for measured in judged["rows"]:
             if result := seen.get(f"{name} {measured['says']}"):

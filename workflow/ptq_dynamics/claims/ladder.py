@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from math import exp, hypot, log, nan
+from math import exp, hypot, log
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -38,18 +38,15 @@ def points(
     for rung in ladder.numbers:
         measured, published = dict[str, ScalePoint](), dict[float, ScalePoint]()
         for scale, claims in scales.items():
-            of_claim = (claim["rows"] for claim in claims if claim["name"] == rung.claim)
-            for row in chain.from_iterable(of_claim):
-                if row["says"] != rung.number:
-                    continue
-                empty = ScalePoint(rung.label, row["unit"], scale, sizes[scale], "measured", nan)
+            rows = chain.from_iterable(e["rows"] for e in claims if e["name"] == rung.claim)
+            for row in (row for row in rows if row["says"] == rung.number):
+                about = rung.label, row["unit"]
                 if "value" in row:
-                    ends = row.get("low"), row.get("high")
-                    measured[scale] = empty._replace(value=row["value"], low=ends[0], high=ends[1])
+                    point = ScalePoint(*about, scale, sizes[scale], "measured", row["value"])
+                    measured[scale] = point._replace(low=row.get("low"), high=row.get("high"))
                 if (value := row["published"]) is not None:
-                    paper = ladder.published_at
-                    here = empty._replace(scale="paper", parameters=sizes[paper], value=value)
-                    published[value] = here._replace(kind="published")
+                    size = sizes[ladder.published_at]
+                    published[value] = ScalePoint(*about, "paper", size, "published", value)
         yield from measured.values()
         for scale, (smaller, larger) in ladder.predictions.items():
             if {smaller, larger} <= {*measured}:

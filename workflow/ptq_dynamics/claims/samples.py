@@ -5,7 +5,7 @@ and calibration sets; this module resamples seeds and the checkpoints of a phase
 or two checkpoints get the rounding noise of these instead."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, floor, nan
 
@@ -39,11 +39,6 @@ class Samples:
         sets = self.curves.sets(quantizer)
         return any(run == name and draw in sets for run, draw, _ in self.curves.series)
 
-    @property
-    def alone(self) -> "Samples":
-        """The same data at the first seed only."""
-        return replace(self, seeds=self.seeds[:1])
-
     def number(self, key: str, name: str) -> float:
         """Return a configured number of a run; NaN if the run is not shown."""
         return self.numbers.get(key, {}).get(name, nan)
@@ -66,6 +61,12 @@ class Samples:
             return (np.stack(ends) * weights(f"{every} {seed}", len(ends))).sum(axis=0)
 
         return self._over_seeds(read)
+
+    def gap(
+        self, name: str, other: str, quantizer: str = FULL_PRECISION, beside: str = ""
+    ) -> Sample:
+        """Return one final loss less another, in nats; the other is under `beside`, if given."""
+        return self.end(name, quantizer, LOSS) - self.end(other, beside or quantizer, LOSS)
 
     def at(
         self,

@@ -45,33 +45,31 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
     places = [BEFORE] * bool(branches) + [END]
     places += [LEVEL] * bool(filled.table.equal_loss and filled.rows)
     called, names_ = call(filled.columns), [row.name for row in filled.rows]
-    columns = dict[str, tuple[str, str]]()
+    columns, full = dict[str, tuple[str, str, str, int]](), names.FULL_PRECISION
     for place in places:
         if place != LEVEL:
-            columns[f"Loss, {place}"] = place, names.FULL_PRECISION
+            columns[f"Loss, {place}"] = place, full, names.LOSS, 1
         for shown in filled.columns:
-            columns[f"{called[shown.name]} error (%), {place}"] = place, shown.name
+            error = place, shown.name, names.QUANTIZATION_ERROR, 100
+            columns[f"{called[shown.name]} error (%), {place}"] = error
     if filled.table.carried:
-        columns["Carried by the blocks (nats), end"] = END, names.CARRIED
+        columns["Carried by the blocks (nats), end"] = END, full, names.CARRIED, 1
     rows = list[list[Cell]]()
     for row in filled.rows:
         samples = Samples(curves, row.seeds)
-        tokens = curves.of(row.name, names.LOSS, names.FULL_PRECISION, row.seeds[0]).tokens[-1]
+        tokens = curves.of(row.name, names.LOSS, full, row.seeds[0]).tokens[-1]
         rows.append([row.curve, row.name, int(tokens) if np.isfinite(tokens) else None])
-        for place, quantizer in columns.values():
-            known = quantizer in (names.FULL_PRECISION, names.CARRIED, *row.draws)
-            if not known or (place == BEFORE and row.name not in branches):
+        for place, quantizer, metric, factor in columns.values():
+            if quantizer not in (full, *row.draws) or (
+                place == BEFORE and row.name not in branches
+            ):
                 rows[-1].append(None)
-            elif place == LEVEL:
-                rows[-1].append(_number(100 * samples.at_loss(row.name, names_, quantizer)))
-            elif quantizer == names.CARRIED:
-                carried = samples.end(row.name, names.FULL_PRECISION, names.CARRIED)
-                rows[-1].append(_number(carried))
+                continue
+            if place == LEVEL:
+                sample = samples.at_loss(row.name, names_, quantizer)
             else:
-                is_loss = quantizer == names.FULL_PRECISION
-                metric = names.LOSS if is_loss else names.QUANTIZATION_ERROR
                 sample = samples.at(row.name, quantizer, metric, share=float(place == END))
-                rows[-1].append(_number(sample if is_loss else 100 * sample))
+            rows[-1].append(_number(factor * sample))
     return Table(filled.table.title, ["Curve", "Trajectory", "Tokens", *columns], rows)
 
 

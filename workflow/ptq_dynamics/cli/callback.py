@@ -27,10 +27,9 @@ class MeasureCallback(TrainerCallback):
             folder = Path(args.output_dir or ".")
             folder.mkdir(parents=True, exist_ok=True)
             command = [sys.executable, "-m", "ptq_dynamics.cli", "measure", str(folder)]
+            command += ["--watch", "--piped", *self.options]
             own = {name: value for name, value in os.environ.items() if name not in DISTRIBUTED}
-            self.process = Popen(
-                [*command, "--watch", "--piped", *self.options], stdin=PIPE, env=own
-            )
+            self.process = Popen(command, stdin=PIPE, env=own)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object

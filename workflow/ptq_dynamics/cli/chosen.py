@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 FOLDER = Path("config")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CONFIGURED = "default: the value in config/config.yaml"
-SEVERAL = "repeat it, or quote several"
 
 
 def _typed(context: Context, path: Path) -> Path:
@@ -46,7 +45,8 @@ def load(**choice: str | bool | None) -> "Config":
     """Load the configuration; values on the command line override config/config.yaml."""
     from ptq_dynamics import config
 
-    return config.load(_completed(choice), FOLDER)
+    changes = {key: value for key, value in choice.items() if value is not None}
+    return config.load({**config.read_yaml(FOLDER / "config.yaml"), **changes}, FOLDER)
 
 
 def plan(**choice: str | bool | None) -> "Plan":
@@ -54,13 +54,6 @@ def plan(**choice: str | bool | None) -> "Plan":
     from ptq_dynamics.plan import Plan
 
     return Plan(load(**choice), Path(os.path.relpath(checkout.ROOT)))
-
-
-def _completed(choice: dict[str, str | bool | None]) -> dict[str, object]:
-    from ptq_dynamics.config import read_yaml
-
-    changes = {key: value for key, value in choice.items() if value is not None}
-    return {**read_yaml(FOLDER / "config.yaml"), **changes}
 
 
 def write(file: Path, content: object) -> None:

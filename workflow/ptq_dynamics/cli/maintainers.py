@@ -23,7 +23,7 @@ def accept(
     RESULT is a manifest, or a folder with results.
 
     Example: ptq-dynamics dev accept results/laptop/measure --scale laptop --reason 'a new name'"""
-    from ptq_dynamics.engine import specification
+    from ptq_dynamics.engine.job import stale
     from ptq_dynamics.provenance import state
 
     if not reason.strip():
@@ -34,8 +34,8 @@ def accept(
     jobs = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
     if not jobs:
         raise Problem(f"{place} has no result of this scale; name a manifest or a folder")
-    stale = [job for job in jobs if specification.stale(job.spec, job.paths)]
-    lines = state.accept(stale, reason)
+    outdated = [job for job in jobs if stale(job.spec, job.paths)]
+    lines = state.accept(outdated, reason)
     print("\n".join([*lines, f"{len(lines)} results were accepted: {reason}"]))
     return True
 

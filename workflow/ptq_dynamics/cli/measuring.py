@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.chosen import SEVERAL, words
+from ptq_dynamics.cli.chosen import words
 
 if TYPE_CHECKING:
     from ptq_dynamics.hub.folders import LocalFile
@@ -34,20 +34,16 @@ def measure(
         list[str],
         Argument(help="folder of checkpoints, one checkpoint, or OWNER/NAME; of each run"),
     ],
-    names: Annotated[
-        Words, Option(help=f"of runs on the page; {SEVERAL}; default: folders")
-    ] = None,
+    names: Annotated[Words, Option(help="of runs on the page; default: folders")] = None,
     revisions: Annotated[Text, Option(help="branches of OWNER/NAME, as 'step*'")] = None,
     step: Annotated[Text, Option(help=r"names of folders; a group is the step: 's-(\d+)'")] = None,
-    methods: Annotated[Words, Option(help=f"{METHODS}; {SEVERAL}; default: gptq")] = None,
-    bits: Annotated[Words, Option(help=f"of gptq rtn awq; {SEVERAL}; default: '4 3'")] = None,
+    methods: Annotated[Words, Option(help=f"{METHODS}; default: gptq")] = None,
+    bits: Annotated[Words, Option(help="of gptq rtn awq; default: '4 3'")] = None,
     average: Annotated[Number, Option(help="checkpoints in each average; default: 5")] = None,
     curvature: Annotated[bool, Option("--curvature", help="also eigenvalue and trace")] = False,
-    tasks: Annotated[Words, Option(help=f"of config/tasks.yaml, for accuracy; {SEVERAL}")] = None,
+    tasks: Annotated[Words, Option(help="of config/tasks.yaml, for accuracy")] = None,
     text: Annotated[Text, Option(help="file, folder or data set; default: docstrings")] = None,
-    field: Annotated[
-        Text, Option(help="field of --text, with text or chats; default: text")
-    ] = None,
+    field: Annotated[Text, Option(help="of --text, with text or chats; default: text")] = None,
     tokens: Annotated[Number, Option(help="validation tokens; default: 32768")] = None,
     context: Annotated[Number, Option(min=2, help="tokens in a block; default: 512")] = None,
     batch: Annotated[Number, Option(min=1, help="blocks in memory at once; default: 4")] = None,
@@ -55,13 +51,9 @@ def measure(
     lr: Annotated[Text, Option(help="CSV file with step and lr, a rate, or trainer_state")] = None,
     every: Annotated[Number, Option(help="measure one checkpoint in so many")] = None,
     last: Annotated[Number, Option(help="measure so many checkpoints at the end")] = None,
-    exclude: Annotated[
-        Words, Option(help=f"names to leave out, as 'checkpoint-5*'; {SEVERAL}")
-    ] = None,
+    exclude: Annotated[Words, Option(help="names to leave out, as 'checkpoint-5*'")] = None,
     skip: Annotated[bool, Option("--skip", help="leave out matrices that methods refuse")] = False,
-    no_bos: Annotated[
-        bool, Option("--no-bos", help="blocks without BOS; with --scale too")
-    ] = False,
+    no_bos: Annotated[bool, Option("--no-bos", help="no BOS in blocks, as with --scale")] = False,
     trust_remote_code: Annotated[
         bool, Option("--trust-remote-code", help="run the model's own code, of a folder or commit")
     ] = False,
@@ -76,6 +68,8 @@ def measure(
 ) -> bool:
     """Measure how your own checkpoints change under quantization.
 
+    To give several words, repeat the option, or quote them.
+
     Example: ptq-dynamics measure ~/runs/mine --last 4"""
     from ptq_dynamics.cli import own, own_scale, project
     from ptq_dynamics.cli.project import claimed, names_of
@@ -88,9 +82,10 @@ def measure(
 
     def once() -> None:
         with claimed(out, places, runs) as root:
-            options = {"rate": project.rate(root, lr), "tokens_per_step": tokens_per_step}
-            options |= {"every": every, "last": last, "skip": skip}
-            options["bos"] = not (no_bos or scale)
+            rate = own_scale.relative(lr, root) if lr and Path(lr).is_file() else lr
+            options: own_scale.Yaml = {"rate": None if rate == "trainer_state" else rate}
+            options |= {"tokens_per_step": tokens_per_step, "every": every, "last": last}
+            options |= {"skip": skip, "bos": not (no_bos or scale)}
             given = {key: value for key, value in options.items() if value is not None}
             entries, left = dict[str, own_scale.Yaml](), list[str]()
             for key, place in zip(project.keys(runs), places, strict=True):

@@ -15,9 +15,9 @@ from ptq_dynamics.cli.project import FIGURE, RUN, SCALE
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.corpus.splits import BEGIN
 from ptq_dynamics.engine import manifest, record, warm
+from ptq_dynamics.engine.job import Job, stale
 from ptq_dynamics.engine.lease import visible
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.engine.specification import Job, stale
 from ptq_dynamics.figures.labels import FINDING, METHODS, PICTURES
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import ACCURACY, FULL_PRECISION, MEASUREMENTS
@@ -28,14 +28,10 @@ from ptq_dynamics.train.architectures.given import Given
 REPORT = Path("README.md")
 SHARE = 0.9  # of a GPU's memory that jobs may fill
 # Tables of metrics on the page: words, columns of the index, factor and format.
+TOP1 = "Tokens whose most probable prediction is that of full precision, in per cent"
 BESIDE: dict[str, tuple[str, list[str], int, str]] = {
     "kl_divergence": ("KL divergence from full precision (nats per token)", [], 1, ".4g"),
-    "top1_agreement": (
-        "Tokens whose most probable prediction is that of full precision, in per cent",
-        [],
-        100,
-        ".2f",
-    ),
+    "top1_agreement": (TOP1, [], 100, ".2f"),
     ACCURACY: ("Accuracy in per cent", ["task"], 100, ".1f"),
 }
 
@@ -138,14 +134,18 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     runs = [*site.config.families.own]
     numbers, own = places.join([values.loss, errors]), places.loc[runs].dropna(subset="step")
     if unknown := int(own.lr.isna().sum()):
-        words += (
-            f" The learning rate of {unknown} of {len(own)} checkpoints is not known; give --lr."
-        )
+        words += f" {unknown} of {len(own)} learning rates are not known; give --lr."
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
     text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
-    words += "\n\n" + " ".join([about, _begin(plan), *_settings(plan, table[~is_full])])
+    begins = "Blocks begin without BOS."
+    facts = manifest.read(plan.trajectories.corpus(RUN).paths.manifest).facts
+    if tokens := facts.get(BEGIN):
+        begins = f"Each block begins with BOS (token {', '.join(map(str, tokens))})."
+    elif BEGIN in facts:
+        begins = "Blocks begin without BOS, because the tokenizer adds none."
+    words += "\n\n" + " ".join([about, begins, *_settings(plan, table[~is_full])])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
     parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
     for beside, (what, index, factor, form) in BESIDE.items():
@@ -162,16 +162,6 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     return words
 
 
-def _begin(plan: Plan) -> str:
-    """Return a sentence on the tokens with which blocks of text begin."""
-    facts = manifest.read(plan.trajectories.corpus(RUN).paths.manifest).facts
-    if BEGIN not in facts:
-        return "Blocks begin without BOS."
-    if not facts[BEGIN]:
-        return "Blocks begin without BOS, because the tokenizer adds none."
-    return f"Each block begins with BOS (token {', '.join(map(str, facts[BEGIN]))})."
-
-
 def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
     """Yield a sentence on each quantizer, and on the matrices that it left in full precision."""
     *_, last = plan.site.planned[RUN].shards
@@ -183,9 +173,8 @@ def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:
         words = f"{one['quantizer']} is {method} with {one['bits']} bits"
         if isinstance(size := one["group_size"], int):
             words += f" and groups of {size} weights"
-        words += ", with another calibration set" * (
-            getattr(kinds[one["quantizer"]], "draw", 1) > 1
-        )
+        if getattr(kinds[one["quantizer"]], "draw", 1) > 1:
+            words += ", with another calibration set"
         for left in list(manifest.read(job.paths.manifest).facts.get("left_out", {}).values())[:1]:
             kind = "routers" if all(map(ROUTER.search, left)) else "matrices"
             words += f"; {len(left)} {kind} stay in full precision, such as {left[0]}"

@@ -81,10 +81,10 @@ def names_of(places: Sequence[str], given: Sequence[str]) -> list[str]:
     parts = [Path(place).resolve().parts for place in places]
     if len({*parts}) < len(parts):
         raise Problem(f"{', '.join(places)} has a run twice; name each run once")
-    for depth in range(1, max(map(len, parts))):
-        if len({own[-depth:] for own in parts}) == len(parts):
-            return list(given) or ["-".join(own[-depth:]) for own in parts]
-    raise AssertionError(parts)
+    depth = 1
+    while len({own[-depth:] for own in parts}) < len(parts):
+        depth += 1
+    return list(given) or ["-".join(own[-depth:]) for own in parts]
 
 
 def write(
@@ -128,7 +128,8 @@ def write(
     figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
     figure["metrics"] = ["quantization_error", "loss", *metrics]
     if most == 1 and scale["calibration"].get("draws", 1) > 1:
-        calibrated = [name for name, entry in quantizers.items() if _is_calibrated(entry)]
+        kinds = TypeAdapter(dict[str, AnyQuantizer]).validate_python(quantizers)
+        calibrated = [name for name, kind in kinds.items() if isinstance(kind, Calibrated)]
         second |= {f"{name}-draw-2": {**quantizers[name], "draw": 2} for name in calibrated}
         figure["draws"] = {name: [f"{name}-draw-2"] for name in calibrated}
     contents = {
@@ -157,10 +158,6 @@ def write(
 def keys(runs: Collection[str]) -> list[str]:
     """Return the names of the trajectories of runs."""
     return [RUN, *(f"{RUN}-{number}" for number in range(2, len(runs) + 1))]
-
-
-def _is_calibrated(quantizer: Yaml) -> bool:
-    return isinstance(TypeAdapter(AnyQuantizer).validate_python(quantizer), Calibrated)
 
 
 def complete(root: Path, key: str, entry: Yaml) -> list[str]:
@@ -233,10 +230,3 @@ def checkpoints(
     if step:
         entry["checkpoints"]["step"] = step
     return entry
-
-
-def rate(root: Path, lr: str | None) -> str | None:
-    """Return the learning rate: a file, or a number; None if the checkpoints have it."""
-    if lr is None or lr == "trainer_state":
-        return None
-    return relative(lr, root) if Path(lr).is_file() else lr

@@ -13,8 +13,8 @@ from ptq_dynamics.base.checkpoints import CONFIG
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import Local, Own
 from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.job import stale
 from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
-from ptq_dynamics.engine.specification import stale
 from ptq_dynamics.hub import folders, formats
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile

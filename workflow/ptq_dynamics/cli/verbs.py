@@ -7,14 +7,19 @@ import sys
 from collections import Counter
 from contextlib import chdir
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.chosen import SEVERAL, Figures, Json, Place, Scale, Seeds, words
+from ptq_dynamics.cli.chosen import Figures, Json, Place, Scale, Seeds, words
+from ptq_dynamics.engine.paths import RECORD
+
+if TYPE_CHECKING:
+    from ptq_dynamics.config import Config
 
 SHOWN = 10  # measurements
 OTHERS = ("claims", "tables", "paper", "report")
@@ -24,8 +29,11 @@ def _print_json(content: object) -> None:
     print(json.dumps(content, indent=1, ensure_ascii=False))
 
 
-def _make(target: str, scale: str, seeds: str) -> str:
-    return f"make {target} SCALE={scale}" + (f' SEEDS="{seeds}"' if seeds else "")
+def _make(target: str, config: "Config", seeds: str) -> str:
+    figures = "" if config.choice.figures == "all" else " ".join(config.choice.figures)
+    words = f"make {target} SCALE={config.choice.scale}"
+    words += f' SEEDS="{seeds}"' if seeds else ""
+    return words + (f' FIGURES="{figures}"' if figures not in ("", "all") else "")
 
 
 def status(
@@ -34,14 +42,15 @@ def status(
     more_seeds: Seeds = None,
     as_json: Json = False,
     deep: Annotated[bool, Option("--deep", help="also hash every file of results")] = False,
-    also: Annotated[list[str] | None, Option(help=f"claims tables paper report; {SEVERAL}")] = None,
+    also: Annotated[list[str] | None, Option(help="some of 'claims tables paper report'")] = None,
 ) -> bool:
     """Print which results are missing or outdated, and why; exit status 1 if any.
 
     Example: ptq-dynamics status --scale smoke --figures 'fig04 fig06'"""
-    from ptq_dynamics.config import require
+    from ptq_dynamics.config import require, scales
     from ptq_dynamics.figures.captions import PAGE, has_page
     from ptq_dynamics.plan import BY_TARGET
+    from ptq_dynamics.plan.trajectory_jobs import TRAIN
     from ptq_dynamics.provenance.state import Finding, find, shortened
 
     require("--also", "target", words(also), OTHERS)
@@ -52,26 +61,42 @@ def status(
     if not has_page(plan.site.config.figures, pictures):
         why = ("its figures or their words changed",)
         findings.append(Finding("page of figures", str(pictures / PAGE), "", "outdated", why))
+    fresh = [finding for finding in findings if finding.state == "up to date"]
     rest = [finding for finding in findings if finding.state != "up to date"]
+    seeds = [*map(str, plan.site.config.choice.more_seeds)]
     if as_json:
         _print_json([asdict(finding) for finding in findings])
-        return not rest
-    fresh = (finding.reasons for finding in findings if finding.state == "up to date")
-    notes = Counter(note for reasons in fresh for note in reasons)
-    for note, count in notes.items():
-        print(f"note: {count} results: {note}")
-    if not rest:
+    elif not rest:
         print(f"all {len(findings)} results are up to date; nothing to do")
-        return True
-    width = max(len(finding.job) for finding in rest)
-    for finding in rest:
-        print(f"{finding.state:8}  {finding.job:{width}}  {shortened(finding.reasons)}")
-    counts = Counter(finding.state for finding in rest)
-    states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    print(f"{states}, {len(findings) - len(rest)} up to date")
-    for name, reason in plan.site.reasons.items():
-        print(f"left out: {name} ({reason})")
-    return False
+    elif all(finding.state == "missing" for finding in findings):
+        make = _make("all" if also else "figures", plan.site.config, " ".join(seeds))
+        here = [name for name in scales() if any(Path("results", name).rglob(f"*{RECORD}"))]
+        none = f"none of {len(rest)} results is built at scale {plan.site.config.choice.scale} yet"
+        print(f"{none}; run {make}; scales with results here: {', '.join(here) or 'none'}")
+    else:
+        counts = Counter(finding.state for finding in rest)
+        states = ", ".join(f"{count} {state}" for state, count in counts.items())
+        print(f"{states}, {len(fresh)} up to date")
+        width = max(len(finding.job) for finding in rest)
+        for finding in rest:
+            print(f"{finding.state:8}  {finding.job:{width}}  {shortened(finding.reasons)}")
+        for name, reason in plan.site.reasons.items():
+            if any(name in plan.site.left_out(figure) for figure in plan.site.config.chosen):
+                print(f"left out: {name} ({reason})")
+        runs = [
+            Path(finding.manifest).parent for finding in findings if finding.stage == TRAIN.stage
+        ]
+        records = chain.from_iterable(run.parent.glob(f"*/{RECORD}") for run in runs)
+        unread = {record.parent for record in records} - {*runs}
+        if more := {run.name.removeprefix("seed-") for run in unread}:
+            every = " ".join(sorted(more.union(seeds)))
+            print(f"results of more seeds are here: --more-seeds '{every}' includes them")
+    if fresh and not as_json:
+        # The first words of a note are its kind.
+        kinds = ({note.partition(":")[0] for note in finding.reasons} for finding in fresh)
+        for kind, count in Counter(chain.from_iterable(kinds)).items():
+            print(f"note: {count} results are {kind}; --json has the reasons")
+    return not rest
 
 
 def trace(
@@ -91,36 +116,36 @@ def trace(
     # A project of `measure` has its own results.
     homes = (place for place in resolved.parents if (place / "config/scales/own.yaml").is_file())
     with chdir(home := next(homes, Path())):
-        chain = traced(os.path.relpath(resolved) if home.name else str(file), Archive.here())
+        lineage = traced(os.path.relpath(resolved) if home.name else str(file), Archive.here())
     if as_json:
         steps = [
-            {"manifest": path, "reads": chain.inputs(result), **asdict(result.record)}
-            for path, result in reversed([*chain.results.items()])
+            {"manifest": path, "reads": lineage.inputs(result), **asdict(result.record)}
+            for path, result in reversed([*lineage.results.items()])
         ]
-        content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
-        content |= {"row": chain.row, "measurements": chain.rows or {}}
-        _print_json({**content, "missing": chain.missing})
-        return chain.is_verified
+        content = {"top": lineage.top.path, "is_verified": lineage.is_verified, "steps": steps}
+        content |= {"row": lineage.row, "measurements": lineage.rows or {}}
+        _print_json({**content, "missing": lineage.missing})
+        return lineage.is_verified
     seen = set[str]()
-    print(*chain.words(SHOWN), sep="\n", end="\n" * bool(chain.row))
-    if chain.rows is None:
-        scale = chain.table.parent.name
-        make = _make("figures", scale, seeds_in(Path(), chosen.load(scale=scale)))
-        print(f"{chain.table} is not built; {make} builds the table of measurements")
-    for depth, result, again in chain.lines():
+    print(*lineage.words(SHOWN), sep="\n", end="\n" * bool(lineage.row))
+    if lineage.rows is None:
+        config = chosen.load(scale=lineage.table.parent.name)
+        make = _make("figures", config, seeds_in(Path(), config))
+        print(f"{lineage.table} is not built; {make} builds the table of measurements")
+    for depth, result, again in lineage.lines():
         about = [result.path, *result.about, *(f"reads also {path}" for path in again)]
         new = ("accepted as above" if w in seen and w.startswith("accepted") else w for w in about)
         print(f"{'  ' * depth}{result.label} ({'; '.join(new)})")
         seen.update(about)
         # Settings of the row's measurement, each once.
         used = {key: v for key, v in result.record.job["settings"].items() if key != "checkpoints"}
-        if chain.row and depth == 1 and (text := json.dumps(used)) not in seen:
+        if lineage.row and depth == 1 and (text := json.dumps(used)) not in seen:
             seen.add(text)
             print(f"    files: {', '.join(result.record.files)}; settings: {text}")
-    for path in chain.missing:
+    for path in lineage.missing:
         print(f"the used version of {path} has no record")
-    print(f"{file} {'matches' if chain.is_verified else 'does not match'} its record")
-    return chain.is_verified
+    print(f"{file} {'matches' if lineage.is_verified else 'does not match'} its record")
+    return lineage.is_verified
 
 
 def audit(
@@ -149,7 +174,7 @@ def audit(
             seed = random.randrange(10**6) if seed is None else seed
             print(f"the sample has seed {seed}")
             again |= {result.path: result for result in audit.sample(archive, rerun, seed)}
-        make = _make("all", scale, released.seeds_in(Path(), site.config))
+        make = _make("all", site.config, released.seeds_in(Path(), site.config))
         causes[f"remove the first file named above, then run {make} DEEP=1"] = check.wrong
         other = f"unless the processor differs, remove the first record, and run {make}"
         causes[other] = [*audit.rerun([*again.values()])]
@@ -244,12 +269,9 @@ def adopt(
     lacking = sum(not finding.stage.startswith(DERIVED) for finding in rest)
     done = f"{taken} results were imported, {had} were already up to date"
     print(f"{done}, {lacking} are missing or outdated in the source")
-    make = _make("figures", plan.site.config.choice.scale, more_seeds)
-    make += f' FIGURES="{figures}"' if figures else ""
-    draw = f"draw {len(rest)} figures and tables"
     if rest:
-        what = "build them and the figures that use them" if lacking else draw
-        print(f"to {what}, run:\n    {make}")
+        what = "build them and the figures that use them" if lacking else "draw the figures"
+        print(f"to {what}, run:\n    {_make('figures', plan.site.config, more_seeds)}")
     return not lacking
 
 

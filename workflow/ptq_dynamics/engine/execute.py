@@ -17,7 +17,6 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
 
 from pydantic import TypeAdapter
 
@@ -25,32 +24,30 @@ from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.engine import checkout, code, machine, manifest, record, subprocesses
 from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.engine.job import differences, restore_manifest, stale
 from ptq_dynamics.engine.lease import held, take_devices
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Spec, beside
+from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, Purpose, Spec, beside
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.engine.specification import differences, restore_manifest, stale
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
 DIFFERS = "it came out different in {} (another processor or library?)"
 
 
-def execute(
-    spec: Spec, *, restoring: bool = False, comparing: bool = False, devices: int = 0
-) -> int:
+def execute(spec: Spec, purpose: Purpose = "build", devices: int = 0) -> int:
     """Run a job on `devices` GPUs; print an error in one line, and return the exit status. A job
-    whose result is up to date only writes its manifest. When `restoring`, dropped files are built
-    again. When `comparing`, the result is built again elsewhere, and must be equal."""
+    whose result is up to date only writes its manifest. To `restore` is to build dropped files
+    again. To `compare` is to build the result again elsewhere; it must be equal."""
     paths, progress = Paths.of(spec), Progress(f"{spec['stage']} {spec['name']}")
     try:
-        if comparing:
+        if purpose == "compare":
             take_devices(devices, progress.say)
             _compare(spec, paths, progress)
             return 0
         paths.folder.mkdir(parents=True, exist_ok=True)
         with held(paths.lease, progress.say) as require:
             _mend_times([str(paths.spec), *(p for group in spec["inputs"].values() for p in group)])
-            if restoring:
+            if purpose == "restore":
                 if not manifest.read(paths.manifest).dropped():
                     return 0
             elif not stale(spec, paths):
@@ -63,7 +60,7 @@ def execute(
             progress.log = paths.log.open("w", encoding="utf-8", buffering=1)  # line by line
             clock = time.monotonic()
             take_devices(devices, progress.say)
-            _build(spec, paths, progress, require, restoring)
+            _build(spec, paths, progress, require, purpose)
             # Also work of other specifications, which was kept because an edit may be undone.
             for folder in paths.works():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -103,7 +100,7 @@ def _explain(error: BaseException, paths: Paths) -> str:
 
 
 def _build(
-    spec: Spec, paths: Paths, progress: Progress, require: Callable[[], None], restoring: bool
+    spec: Spec, paths: Paths, progress: Progress, require: Callable[[], None], purpose: Purpose
 ) -> None:
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     more = ("paper",) if spec["stage"].startswith("paper.") else ()  # read by that stage alone
@@ -116,7 +113,7 @@ def _build(
         made = _make(spec, context, work)
         seconds = time.monotonic() - clock
         account = record.describe(spec, context.inputs, made, commit, started, seconds)
-        if restoring:
+        if purpose == "restore":
             require()
             known = record.read(paths.record)
             if not _difference(account, known):
@@ -274,7 +271,7 @@ def restore(result: Manifest) -> None:
         )
 
 
-def again(path: Path, purpose: Literal["restore", "compare"]) -> bool:
+def again(path: Path, purpose: Purpose) -> bool:
     """Run the job of a record in its own process, with the recorded number of threads and
     processes, or on at most so many GPUs; return whether it succeeded. A failed job has printed its
     error."""

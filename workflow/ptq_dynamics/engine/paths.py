@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import TypedDict  # which pydantic requires before Python 3.12
 
@@ -13,6 +13,7 @@ SPECIFICATION = "spec.json"
 ABSENT = "absent.json"  # lists the files of a result that were dropped
 TOP = ("results", "figures", "paper")  # they have one folder for each scale
 PARTS = (MANIFEST, RECORD, SPECIFICATION, ABSENT)
+Purpose = Literal["build", "restore", "compare"]  # of the run of a job
 DIGITS = 16  # of a job's identity, in the name of its work folder
 
 

@@ -12,10 +12,10 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ptq_dynamics.engine.paths import Spec
+    from ptq_dynamics.engine.paths import Purpose, Spec
 
 VARIABLE = "PTQ_DYNAMICS_WARM"
 ALONE = b"-"  # the answer to a job that has to run without the warm process
@@ -31,19 +31,12 @@ QUIET = {
 }
 
 
-class Options(TypedDict):
-    """How a job runs (`execute.execute`)."""
-
-    devices: int
-    restoring: bool
-    comparing: bool
-
-
-class JobRequest(TypedDict):
-    """A request to the warm process."""
+class JobRequest(NamedTuple):
+    """A request to the warm process: how a job runs (`execute.execute`), and where."""
 
     job: "Spec"
-    options: Options
+    purpose: "Purpose"
+    devices: int
     environment: dict[str, str]
     directory: str
 
@@ -55,14 +48,9 @@ def end_at_once() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def delegate(job: "Spec", options: Options) -> int | None:
+def delegate(job: "Spec", purpose: "Purpose", devices: int) -> int | None:
     """Run a job in the warm process and return its exit status; None if there is no process."""
-    request: JobRequest = {
-        "job": job,
-        "options": options,
-        "environment": {**os.environ},
-        "directory": os.getcwd(),
-    }
+    request = JobRequest(job, purpose, devices, {**os.environ}, os.getcwd())
     with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
         connection.connect(os.environ.get(VARIABLE, ""))
         socket.send_fds(connection, [b"!"], [1, 2])
@@ -79,22 +67,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of the command line and return its exit status."""
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
-    options: Options = {
-        "devices": devices,
-        "restoring": "--restore" in flags,
-        "comparing": "--compare" in flags,
-    }
+    purpose: Purpose = "build"
+    if "--restore" in flags or "--compare" in flags:
+        purpose = "restore" if "--restore" in flags else "compare"
     with open(file, encoding="utf-8") as opened:
         content = json.load(opened)
     spec = content.get("job", content)
     os.environ.update(QUIET)
     if devices:
         os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(devices))
-    status = None if options["comparing"] else delegate(spec, options)
+    status = None if purpose == "compare" else delegate(spec, purpose, devices)
     if status is None:
         from ptq_dynamics.engine.execute import execute
 
-        status = execute(spec, **options)
+        status = execute(spec, purpose, devices)
     return status
 
 

@@ -90,9 +90,9 @@ def serve(address: str, *devices: str) -> None:
                 connection.settimeout(PATIENCE)
                 _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
                 try:
-                    request = json.loads(stream.readline())
+                    request = JobRequest(*json.loads(stream.readline()))
                     connection.settimeout(None)
-                    if not _prepare(request["job"], devices):
+                    if not _prepare(request.job, devices):
                         connection.sendall(ALONE)
                         return
                     if os.fork() == 0:
@@ -162,8 +162,8 @@ def _serve_one(connection: socket.socket, descriptors: list[int], request: JobRe
             os.dup2(descriptor, target)
             os.close(descriptor)
         os.environ.clear()
-        os.environ.update(request["environment"])
-        os.chdir(request["directory"])
+        os.environ.update(request.environment)
+        os.chdir(request.directory)
         end_at_once()
         threading.Thread(target=_attend, args=(connection,), daemon=True).start()
         if threads := os.environ.get("OMP_NUM_THREADS"):
@@ -171,7 +171,7 @@ def _serve_one(connection: socket.socket, descriptors: list[int], request: JobRe
             threadpool_limits(int(threads))
             if torch := sys.modules.get("torch"):
                 torch.set_num_threads(int(threads))
-        status = execute(request["job"], **request["options"])
+        status = execute(request.job, request.purpose, request.devices)
         sys.stdout.flush()
         sys.stderr.flush()
         connection.sendall(str(status).encode())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.plan import (
     claim_jobs,

@@ -18,7 +18,7 @@ from ptq_dynamics.claims.definitions import (
     TablesSettings,
 )
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.figures.figure import Figure, FigureSettings
 from ptq_dynamics.figures.labels import Shown
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired

@@ -7,7 +7,7 @@ from itertools import product
 
 from ptq_dynamics.base import needs
 from ptq_dynamics.curvature.settings import ComponentsSettings, LandscapeSettings, Path
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.figures.columns import columns
 from ptq_dynamics.figures.figure import Figure, FigureSettings
 from ptq_dynamics.figures.labels import LABELLED, PEAK_RATE, Shown, ShownRun, short

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.engine import checkout, lease, machine, manifest, run, specification, warm
+from ptq_dynamics.engine import checkout, lease, machine, manifest, run, warm
+from ptq_dynamics.engine.job import Job, stale
 from ptq_dynamics.figures.captions import write_page
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.site import Site
@@ -73,11 +74,11 @@ def finish(plan: Plan) -> None:
         print(f"dropped weights of {len(dropped)} results (keep of the scale)", file=sys.stderr)
 
 
-def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:
+def drop(site: Site, targets: Iterable[Job]) -> list[str]:
     """Drop weights that the scale does not `keep` and that no job for the targets needs; return
     the folders of the results. Manifest and record stay, so a later job can rebuild the weights."""
     keep, dropped = site.config.scale.keep, list[str]()
-    readers = defaultdict[str, list[specification.Job]](list)
+    readers = defaultdict[str, list[Job]](list)
     for job in site.needed(targets):
         for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):
             if getattr(keep, site.rules[path][0], "all") != "all":
@@ -86,7 +87,7 @@ def drop(site: Site, targets: Iterable[specification.Job]) -> list[str]:
         job, (rule, at) = site.made[path], site.rules[path]
         # An outdated reader still needs the weights.
         if job.paths.manifest.exists() and not any(
-            specification.stale(reader.spec, reader.paths) for reader in jobs
+            stale(reader.spec, reader.paths) for reader in jobs
         ):
             kept = set[str]()
             if getattr(keep, rule) == "measured":

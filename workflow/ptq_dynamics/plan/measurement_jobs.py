@@ -13,7 +13,7 @@ from ptq_dynamics.claims.definitions import TableQuery
 from ptq_dynamics.config.errors import require
 from ptq_dynamics.config.scale import Tasks
 from ptq_dynamics.curvature.probes import ProbeSettings
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.figures.columns import owners
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.measure import metrics, names

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.config import load
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.figures.labels import rounded, short
 from ptq_dynamics.paper.typeset import PaperSettings, sources

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ptq_dynamics.config import Config
+from ptq_dynamics.engine.job import Job, settle
 from ptq_dynamics.engine.paths import MANIFEST
-from ptq_dynamics.engine.specification import Job, settle
 from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.measure.series import Query
 from ptq_dynamics.plan.catalogue import Catalogue, leave_out, resolve
@@ -70,7 +70,7 @@ class Site:
         return [n for n in self.configured[figure].trajectories if n not in self.planned]
 
     def settle_all(self, job: Job) -> None:
-        """Settle the files of a job and of all that it needs (`specification.settle`)."""
+        """Settle the files of a job and of all that it needs (`job.settle`)."""
         if job.manifest not in self.settled:
             self.settled.add(job.manifest)
             for path in job.needs:

@@ -10,7 +10,7 @@ from ptq_dynamics.corpus.functions import FunctionsSettings
 from ptq_dynamics.corpus.sources import Corpus, Derived
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
 from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
 from ptq_dynamics.plan.planned import PlannedTrajectory

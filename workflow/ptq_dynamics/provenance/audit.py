@@ -2,12 +2,14 @@
 
 import os
 import random
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
 
 from ptq_dynamics.engine.execute import again
 from ptq_dynamics.engine.paths import ABSENT, PARTS, beside, files
@@ -34,7 +36,7 @@ def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
     """Hash every file, and follow every input to its record. Jobs do not make `others`."""
     results, listed = [result for result in archive.in_order() if result.in_place], {*others}
     outcome = Audit(len(results), wrong=[*archive.damaged])
-    for result in _counted(results, "hashing"):
+    for result in track(results, "hashing", console=Console(stderr=True)):
         _verify(result, archive, listed, outcome)
     notes = Counter(note for result in results for note in result.record.notes)
     outcome.notes += [f"{count} results: {note}" for note, count in notes.items()]
@@ -82,14 +84,7 @@ def rerun(results: Collection[Result]) -> Iterator[str]:
     """Run the jobs of records again; yield a line for each result whose bytes differ."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         same = pool.map(lambda result: again(result.place, "compare"), results)
-        for result, is_same in zip(_counted(results, "rebuilding"), same, strict=True):
+        shown = track(results, "rebuilding", console=Console(stderr=True))
+        for result, is_same in zip(shown, same, strict=True):
             if not is_same:
                 yield f"{result.place}: its job made other bytes; see the lines above"
-
-
-def _counted(results: Collection[Result], what: str) -> Iterator[Result]:
-    """Yield results, and print their number at each tenth."""
-    for count, result in enumerate(results):
-        if count % (len(results) // 10 + 1) == 0:
-            print(f"{what}: {count:,} of {len(results):,} results", file=sys.stderr)
-        yield result

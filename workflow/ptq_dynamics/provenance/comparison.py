@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import specification
+from ptq_dynamics.engine.job import differences
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.measure import measurements, names
 from ptq_dynamics.measure.measurements import KEY
@@ -62,14 +62,13 @@ def parting(one: Path, other: Path) -> str | None:
     for result in archives[0].in_order():
         match = theirs.get(Path(result.path).parts[2:])
         if match is not None and result.digest != match.digest:
-            reasons = [*specification.differences(match.record.job, result.record.job)]
+            reasons = [*differences(match.record.job, result.record.job)]
             now = _machine(result.record)
             for name, before in _machine(match.record).items():
                 if before is not None and now[name] is not None:  # old records lack some facts
-                    reasons += specification.differences(before, now[name], name)
-            why = (
-                shortened(reasons) or "equal specifications; the machine or nondeterminism differs"
-            )
+                    reasons += differences(before, now[name], name)
+            alike = "equal specifications; the machine or nondeterminism differs"
+            why = shortened(reasons) or alike
             return f"first job that differs: {result.label}, {result.path}: {why}"
     return None
 

@@ -20,9 +20,9 @@ from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.execute import OUT, publish, take_over
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, MANIFEST, RECORD, beside, files
-from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.captions import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.typeset import PAPER
@@ -78,13 +78,8 @@ def release(plan: Plan) -> tuple[Path, int]:
     costs.write_costs(scale, results)
     raw = [job for job in jobs if not job.stage.startswith(DERIVED)]
     place = pack(raw, results)
-    write_sums(scale)
+    write_atomically(results / SUMS, "".join(_sums(scale)))
     return place, len(raw)
-
-
-def write_sums(scale: str) -> None:
-    """Write the digests of a scale's released files."""
-    write_atomically(folders(scale)[0] / SUMS, "".join(_sums(scale)))
 
 
 def require_clean() -> None:

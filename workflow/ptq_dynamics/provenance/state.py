@@ -7,8 +7,8 @@ from typing import Literal
 
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import record, specification
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine import record
+from ptq_dynamics.engine.job import DAMAGED, MISSING, Job, differences, digest_of, stale
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.archive import label
 
@@ -51,12 +51,12 @@ def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Find
 
 def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
     about = label(job.spec), job.manifest, job.stage
-    reasons = specification.stale(job.spec, job.paths, deep=deep)
+    reasons = stale(job.spec, job.paths, deep=deep)
     waits = [f"its input {e.job} is {e.state}" for e in inputs if e.state != "up to date"]
-    if reasons == [specification.MISSING]:
+    if reasons == [MISSING]:
         return Finding(*about, "missing", ("it has not been built",))
-    if reasons and reasons[0].startswith(specification.DAMAGED):
-        return Finding(*about, "damaged", (reasons[0].removeprefix(f"{specification.DAMAGED}: "),))
+    if reasons and reasons[0].startswith(DAMAGED):
+        return Finding(*about, "damaged", (reasons[0].removeprefix(f"{DAMAGED}: "),))
     if reasons or waits:
         return Finding(*about, "outdated", (*reasons, *dict.fromkeys(waits)))
     return Finding(*about, "up to date", record.read(job.paths.record).notes)
@@ -71,11 +71,11 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
         known, now = record.read(job.paths.record), job.spec
         keys = sorted({*known.job, *now} - MAY_DIFFER)
         other = [key for key in keys if canonical(known.job.get(key)) != canonical(now.get(key))]
-        other += [p for p, digest in known.inputs.items() if specification.digest_of(p) != digest]
+        other += [p for p, digest in known.inputs.items() if digest_of(p) != digest]
         if other:
             why = "than its result; accept covers only code and libraries, so rebuild the result"
             raise Problem(f"{label(now)} has another {', '.join(other)} {why}")
-        if differs := tuple(specification.differences(known.job, now)):
+        if differs := tuple(differences(known.job, now)):
             mine = record.Acceptance(reason, when, differs, known.identity)
             changes.append((job, replace(known, job=now, accepted=(*known.accepted, mine))))
             lines.append(f"{label(now)}: {'; '.join(differs)}")
