@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ptq_dynamics.figures.labels import UNDER, Panel
-from ptq_dynamics.figures.style import END, GUIDE, NAMES, Line, Look, Styles
+from ptq_dynamics.figures.style import END, GUIDE, NAMES, ORDERED, Line, Look, Styles
 
 WIDEST = 24  # letters of a line of a vertical axis's label
 # Panels that are cropped ignore points before this share of the horizontal axis.
@@ -28,6 +28,8 @@ def draw_panel(
     ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles, goes_on: Set[str] = frozenset()
 ) -> None:
     """Draw the points of one panel: lines with bands or error bars, and outlined ends of runs."""
+    if panel.form == "rows":
+        return draw_rows(ax, panel, table, styles)
     shade = 0.2 if table.curve.nunique() <= MANY else 0.08
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line = styles[str(curve)]
@@ -36,6 +38,9 @@ def draw_panel(
             own |= {"linewidth": 0.5}
             is_small = panel.form == "points" or len(part) > MANY_POINTS
             own |= {"markersize": SMALL} if is_small else {}
+            # In a scatter, hollow markers are apart from values of a quantity, also without colour.
+            is_hollow = panel.form == "points" and not ORDERED.fullmatch(str(curve))
+            own |= {"markerfacecolor": "white", "markeredgewidth": 0.5} if is_hollow else {}
             error_bars(ax, part, line, str(curve), **own)
             continue
         is_thin = panel.form == "thin" or UNDER.fullmatch(str(curve))
@@ -51,7 +56,9 @@ def draw_panel(
         if part.low.notna().any():
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=shade, linewidth=0)
         if axis != "level" and segment not in goes_on:
-            mark_end(ax, part[part.y.notna()].tail(1)[["x", "y"]].to_numpy(), line)
+            end = part[part.y.notna()].tail(1)
+            look = {"color": line.color, "marker": line.marker, "zorder": 4}
+            ax.scatter(end.x, end.y, s=line.area, edgecolors="black", linewidths=0.5, **look)
     write_labels(ax, panel)
     _limit(ax, panel, table)
     if panel.diagonal:
@@ -91,6 +98,7 @@ def draw_rows(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles) -> No
     ax.set_yticks(rows.y, rows.segment)
     ax.tick_params(axis="y", length=0, labelleft=panel.is_leftmost)
     ax.grid(visible=False, axis="y")
+    ax.set_xlim(left=panel.start)
     if panel.log_x:
         plain_log_ticks(ax, ax.xaxis)
     else:
@@ -116,13 +124,6 @@ def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float
         red, green, blue = (0.7 * part for part in to_rgb(styles[name].color))
         dark = (red, green, blue)  # readable on white
         text.set(color=dark, fontsize=NAMES, verticalalignment="center")
-
-
-def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
-    """Outline the end of a run, [1, 2], or [0, 2] without an end."""
-    x, y = end.T
-    look: Look = {"color": line.color, "marker": line.marker, "zorder": 4}
-    ax.scatter(x, y, s=line.area, edgecolors="black", linewidths=0.5, **look)
 
 
 def error_bars(ax: Axes, part: pd.DataFrame, line: Line, curve: str, **look: Unpack[Look]) -> None:

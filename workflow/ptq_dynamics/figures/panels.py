@@ -13,12 +13,15 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.typing import HashableList
 
 from ptq_dynamics.figures.axes import draw_panel, name_ends
 from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.labels import (
     FINDING,
+    QUANTITIES,
+    QUANTITY,
     Panel,
     names_in_groups,
     rounded,
@@ -82,7 +85,7 @@ class Sheet:
         height: float | None = None,
         wide: bool = False,
         is_first_large: bool = False,
-        more: Mapping[str, Artist] = {},
+        more: Mapping[str, Artist | None] = {},
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, in rows of a `height` in inches.
         One legend below has the `curves`, by default those of the data, and `more`. `draw` replaces
@@ -91,8 +94,6 @@ class Sheet:
         data, panels = self.data, self.panels
         own = names_in_groups(data.labels) if self.settings.grouped else data.labels
         curves = sorted_labels(curves or own)
-        absent = [f"{name}: left out" for name in names_in_groups(self.settings.absent)]
-        more = {**more, **dict.fromkeys(absent, Line2D([], [], linestyle="none"))}
         styles = lines(curves, self.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         columns = len(panels) - 1 if is_first_large else columns
@@ -112,6 +113,7 @@ class Sheet:
         goes_on = set() if draw else self._taken_over(table)
         is_low = columns == 1 < len(panels) or len(panels) > 2 * columns
         height = height or HEIGHTS[-1 if is_low else min(columns, 3) - 1]
+        more = {**more, **self._spread(table), **dict.fromkeys(self._words())}
         names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
         lowest = [name for name, lower in below.items() if lower is None]
         figure, axes = subplots(names, columns, height, lowest, wide=wide, large=is_first_large)
@@ -145,7 +147,10 @@ class Sheet:
 
     @staticmethod
     def _add_legend(
-        figure: Figure, axes: Iterable[Axes], curves: Sequence[str], more: Mapping[str, Artist]
+        figure: Figure,
+        axes: Iterable[Axes],
+        curves: Sequence[str],
+        more: Mapping[str, Artist | None],
     ) -> None:
         """Add one legend below the panels, unless there is only one curve. It has each label once,
         in the order of the curves, then `more`."""
@@ -154,7 +159,9 @@ class Sheet:
             for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
                 entries.setdefault(label, handle)
         ordered = {label: entries[label] for label in curves if label in entries}
-        entries = ordered | entries | dict(more)
+        entries = ordered | entries
+        for label, symbol in more.items():
+            entries[label] = symbol or Line2D([], [], linestyle="none")
         if len(entries) > 1 or more:
             columns = _columns([len(label) for label in entries], figure.get_figwidth())
             legend = figure.legend(
@@ -162,6 +169,26 @@ class Sheet:
             )
             for drawn in filter(None, legend.legend_handles):
                 drawn.set_alpha(1)
+
+    def _spread(self, table: pd.DataFrame) -> dict[str, Artist]:
+        """Return what bars or bands of the drawn points mean, with a symbol for the legend."""
+        spread = table[table.low.notna()]
+        if spread.empty:
+            return {}
+        several = {" " in seeds for seeds in spread.seeds.astype(str)}
+        words = ["deviation"] * (True in several) + ["error"] * (False in several)
+        forms = [panel.form for panel in self.panels if panel.name in {*spread.panel}]
+        symbol: Artist = Patch(color="0.85")
+        if marker := {"bars": "|", "rows": "_"}.get(forms[0]):
+            symbol = Line2D([], [], color="0.3", marker=marker, markersize=7, linestyle="none")
+        return {f"± 1 standard {' or '.join(words)}": symbol}
+
+    def _words(self) -> list[str]:
+        """Return what quantities in labels are, and the curves that the scale lacks."""
+        labels, factor = " ".join(self.data.labels), self.settings.rate_factor
+        words = [QUANTITIES[name] for name in QUANTITY.findall(labels) if name in QUANTITIES]
+        words += [f"LR of the paper; here × {factor:g}"] if factor else []
+        return words + [f"{name}: left out" for name in names_in_groups(self.settings.absent)]
 
     def _made_at(self) -> str:
         """Return one line on the figure's scale: name, parameters, tokens and seeds."""

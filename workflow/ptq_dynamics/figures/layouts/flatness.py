@@ -83,15 +83,12 @@ class Flatness(Layout):
 
 def _against(data: "Curves", other: str, metric: str, quantizer: str) -> "pd.DataFrame":
     """Return points of a metric against another in full precision, one per checkpoint and seed."""
-    import pandas as pd
-
-    from ptq_dynamics.figures.curves import POINT, band
+    from ptq_dynamics.figures.curves import POINT, placed
 
     against = data.rows(other, None).set_index(POINT)[[VALUE, "checkpoint"]].add_prefix("other_")
     table = data.with_loss(metric, quantizer).join(against, on=POINT, how="inner")
     table = table.drop_duplicates("other_checkpoint")
-    place = {"curve": table.curve, "segment": table.trajectory, "axis": "left"}
-    points = pd.DataFrame({**place, "x": table.other_value, **band(table), LOSS: table[LOSS]})
+    points = placed(table, table.other_value, table.curve, loss=table[LOSS])
     return points[(points.x > 0) & points.y.notna()]
 
 

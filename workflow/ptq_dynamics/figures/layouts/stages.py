@@ -1,5 +1,6 @@
 """Metrics along the training stages of one model, each in its part of the horizontal axis."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -60,14 +61,15 @@ class Stages(Layout):
                     parts.append(_by_chance(data, points, metric, chance[task]))
                     guessed["chance"] = Line2D([], [], color=LIGHT, linewidth=THIN)
                 title += "" if counted.get(task, True) else ", at chance"
-                sheet.add(data.panel(metric, quantizer, ALONG, title), *parts)
+                panel = replace(data.panel(metric, quantizer, ALONG, title), form="bars")
+                sheet.add(panel, *parts)
         return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel, more=guessed)
 
     def _points(self, data: "Curves", table: "pd.DataFrame") -> "pd.DataFrame":
         """Return the points of every stage, from left to right."""
         import pandas as pd
 
-        from ptq_dynamics.figures.curves import band
+        from ptq_dynamics.figures.curves import placed
 
         table = table.sort_values([names.STEP, names.TOKENS])
         parts, start = [], 0.0
@@ -76,8 +78,7 @@ class Stages(Layout):
             part = pd.concat([run.tail(1) for run in runs] if self.options.ends else runs)
             x = start + _width(part) * (np.arange(len(part)) + 0.5) / len(part)
             start += _width(part)
-            place = {"curve": label, "segment": part.trajectory, "axis": "left", "x": x}
-            parts.append(pd.DataFrame(place | band(part)))
+            parts.append(placed(part, x, label))
         return pd.concat(parts)
 
 
