@@ -346,7 +346,7 @@ def spoken(picture: Picture) -> str:
     return " ".join(picture.get_suptitle().split())
 
 
-def legend(picture: Picture) -> list[str]:
+def legend_words(picture: Picture) -> list[str]:
     """The words of a figure's legend."""
     return [text.get_text() for each in picture.legends for text in each.get_texts()]
 

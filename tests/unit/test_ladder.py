@@ -45,11 +45,9 @@ def test_a_scale_is_predicted_by_the_line_through_two_smaller_ones():
     assert gap.value == pytest.approx(0.1 - 3 * 0.03) and gap.low is None
     assert by_kind["rise", "published", "paper"].parameters == SIZES["paper"]
     panels = plot(found, Ladder.model_validate(LADDER)).axes
-    assert [ax.get_title(loc="left") for ax in panels] == ["Error / error", "Gap"]
-    # The line goes through both scales to the prediction.
-    drawn = [line.get_xdata() for line in panels[0].lines]
-    assert [SIZES[scale] for scale in ("small", "middle", "large")] in [[*x] for x in drawn]
-    assert len(found) == 7
+    drawn = [[*line.get_xdata()] for line in panels[0].lines]
+    assert len(found) == 7 and len(panels) == 2
+    assert [SIZES[scale] for scale in ("small", "middle", "large")] in drawn
     assert len(as_csv(ladder_table(found)).splitlines()) == 8
 
 

@@ -13,14 +13,13 @@ from matplotlib.figure import Figure
 from ptq_dynamics.claims.definitions import Judged, Ladder
 from ptq_dynamics.claims.formats import Cell, Number, Table
 from ptq_dynamics.figures.labels import rounded
-from ptq_dynamics.figures.style import GUIDE, SETTINGS, TEXT, Look
+from ptq_dynamics.figures.style import GUIDE, SETTINGS, TEXT
 
 LADDER = "ladder"  # name of the plot and the table, without suffix
-MARKS = {"measured": ("o", "0.0"), "predicted": ("s", "0.5"), "published": ("D", "0.3")}
-WORDS = {
-    "measured": "measured, 95 % interval",
-    "predicted": "predicted by the line through two scales",
-    "published": "published",
+MARKS = {  # markers, colours and words
+    "measured": ("o", "black", "measured, 95 % interval"),
+    "predicted": ("s", "0.5", "predicted: line through two smaller scales"),
+    "published": ("D", "0.3", "published"),
 }
 COLUMNS, ROW, LETTERS = 2, 1.5, 34  # inches of a row, and letters of a line of a title
 
@@ -108,16 +107,15 @@ def plot(numbers: Sequence[ScalePoint], ladder: Ladder) -> Figure:
         for point in own["predicted"]:
             smaller = ladder.predictions[point.scale]
             line = [*(p for p in own["measured"] if p.scale in smaller), point]
-            axes.plot([p.parameters for p in line], [p.value for p in line], **GUIDE)
+            (drawn,) = axes.plot([p.parameters for p in line], [p.value for p in line])
+            drawn.set(**GUIDE)
         for point in of_rung:
-            marker, color = MARKS[point.kind]
+            marker, color, words = MARKS[point.kind]
+            (drawn,) = axes.plot(point.parameters, point.value, marker, color=color, label=words)
             face = color if point.kind == "measured" else "white"
-            look: Look = {"color": color, "markerfacecolor": face, "linestyle": "none"}
+            drawn.set(markersize=4, markerfacecolor=face, zorder=3)
             if point.low is not None and point.high is not None:
                 axes.vlines(point.parameters, point.low, point.high, color=color, linewidth=1.2)
-            axes.plot(
-                point.parameters, point.value, marker, label=WORDS[point.kind], markersize=4, **look
-            )
         unit = of_rung[0].unit
         if unit in ("", "nats"):
             axes.axhline(1 if unit == "" else 0, color="0.7", linewidth=0.8)

@@ -127,7 +127,6 @@ class Panel:
     # Lines with bands; thin ones without markers; markers with error bars, also in rows; or alone.
     form: Literal["lines", "thin", "bars", "rows", "points"] = "lines"
     is_lowest: bool = True  # of its column
-    is_leftmost: bool = True  # of its row
     letters: int = 60  # of a line of the title or of the horizontal axis's label
     crop: bool = False  # it ignores the first part of the horizontal axis, but for ends of runs
     diagonal: bool = False  # draw the line of equal values

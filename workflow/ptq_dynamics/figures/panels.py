@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.typing import HashableList
 
-from ptq_dynamics.figures.axes import draw_panel, name_ends
+from ptq_dynamics.figures.axes import draw_panel, is_leftmost, name_ends
 from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.labels import (
     FINDING,
@@ -98,13 +98,8 @@ class Sheet:
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         columns = len(panels) - 1 if is_first_large else columns
         for n, panel in enumerate(panels):
-            is_large, place = is_first_large and n == 0, n - is_first_large
-            panels[n] = replace(
-                panel,
-                is_lowest=n + columns >= len(panels),
-                is_leftmost=is_large or place % columns == 0,
-                letters=LETTERS[0 if is_large else min(columns, 3) - 1],
-            )
+            most = LETTERS[0 if is_first_large and n == 0 else min(columns, 3) - 1]
+            panels[n] = replace(panel, is_lowest=n + columns >= len(panels), letters=most)
         table = pd.concat(self._parts)
         below, rates = strips(data, panels, columns, table)
         table = pd.concat([table, *rates])
@@ -126,7 +121,7 @@ class Sheet:
                 draw(ax, panel, part, styles)
             else:
                 draw_panel(ax, panel, part, styles, goes_on)
-            if panel.alike and not panel.is_leftmost and panel.alike == panels[n - 1].alike:
+            if panel.alike and not is_leftmost(ax) and panel.alike == panels[n - 1].alike:
                 ax.set_ylabel("")
                 ax.tick_params(axis="y", labelleft=False)
         draw_strips(axes, below, table, styles)
@@ -154,21 +149,16 @@ class Sheet:
     ) -> None:
         """Add one legend below the panels, unless there is only one curve. It has each label once,
         in the order of the curves, then `more`."""
-        entries: dict[str, Artist] = {}
+        drawn = dict[str, Artist]()
         for ax in axes:
             for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-                entries.setdefault(label, handle)
-        ordered = {label: entries[label] for label in curves if label in entries}
-        entries = ordered | entries
-        for label, symbol in more.items():
-            entries[label] = symbol or Line2D([], [], linestyle="none")
+                drawn.setdefault(label, handle)
+        ordered = {label: drawn[label] for label in curves if label in drawn}
+        entries = {**ordered, **drawn, **more}
         if len(entries) > 1 or more:
-            columns = _columns([len(label) for label in entries], figure.get_figwidth())
-            legend = figure.legend(
-                list(entries.values()), list(entries), loc="outside lower center", ncols=columns
-            )
-            for drawn in filter(None, legend.legend_handles):
-                drawn.set_alpha(1)
+            handles = [entry or Line2D([], [], linestyle="none") for entry in entries.values()]
+            columns = _columns([*map(len, entries)], figure.get_figwidth())
+            figure.legend(handles, [*entries], loc="outside lower center", ncols=columns)
 
     def _spread(self, table: pd.DataFrame) -> dict[str, Artist]:
         """Return what bars or bands of the drawn points mean, with a symbol for the legend."""

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log10
-from typing import TypedDict
 
 from matplotlib.colors import to_hex, to_rgb
 from seaborn import color_palette
@@ -30,25 +29,8 @@ class Line:
 Styles = Mapping[str, Line]  # by label
 
 
-class Look(TypedDict, total=False):
-    """Properties of lines as matplotlib names them, sizes in points."""
-
-    color: str
-    linestyle: str
-    linewidth: float
-    elinewidth: float
-    marker: str
-    markersize: float
-    markerfacecolor: str
-    markeredgecolor: str
-    markeredgewidth: float
-    markevery: slice
-    label: str
-    zorder: float
-
-
 # Zero and equal values.
-GUIDE: Look = {"color": "0.5", "linestyle": "--", "linewidth": 0.6, "zorder": 1}
+GUIDE: Mapping[str, object] = {"color": "0.5", "linestyle": "--", "linewidth": 0.6, "zorder": 1}
 
 # Neighbours differ in hue, lightness, dash and marker. Colours are by Tol, and by Okabe and Ito.
 LINES = (

@@ -57,12 +57,10 @@ class Bits(Layout):
         from ptq_dynamics.figures.style import GUIDE
 
         data, beside = sheet.data, self.options.beside
-        compared = {name for curves in data.groups.values() for name in curves.values()}
-        others = compared - {beside}
+        others = {name for curves in data.groups.values() for name in curves.values()} - {beside}
         whose = f"Loss of {others.pop()}" if len(others) == 1 else "Loss"
         label = f"{whose} above that of {beside.lower()} (nats/token)"
-        methods = dict.fromkeys(shown.method for shown in data.quantizers.values())
-        for method in methods:
+        for method in dict.fromkeys(shown.method for shown in data.quantizers.values()):
             own = [q.name for q in data.quantizers.values() if q.method == method]
             for group, curves in data.groups.items():
                 points = self._points(data, own, curves)
@@ -73,12 +71,12 @@ class Bits(Layout):
                 panel = Panel(title, "Bits of a weight", label, form="bars", alike=method)
                 sheet.add(panel, points)
         if not sheet.panels:
-            why = f"no curve beside {self.options.beside!r} in any group"
+            why = f"no curve beside {beside!r} in any group"
             raise Problem(f"{data.settings.scale} has {why}; choose other figures")
 
         def draw(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
             draw_panel(ax, panel, table, styles)
-            ax.axhline(0, label=f"{beside} (zero)", **GUIDE)
+            ax.axhline(0, label=f"{beside} (zero)").set(**GUIDE)
             places = sorted({*table.x})
             ax.set_xscale("log", base=2)
             ax.set_xticks(places, ["full" if place == FULL else str(place) for place in places])
