@@ -38,7 +38,7 @@ COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 HEIGHTS = (2.47, 1.8, 1.55)  # inches of rows with one, two, and more panels
 LARGE = 1.4  # height of the first panel, if it is large, per height of the others
-STRIP_HEIGHT = 0.33  # inches of the strip for the learning rate
+STRIP_HEIGHT, LINE_HEIGHT = 0.33, 0.18  # inches of a strip, and of a line of the legend
 LETTERS = (70, 30, 19)  # of a line in a panel, in rows with one, two, and more panels
 FEW = 5  # curves, for the legend of which half a text column has room
 SHORT = 12  # letters of a name of a curve that stands beside its end
@@ -112,6 +112,7 @@ class Sheet:
         names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
         lowest = [name for name, lower in below.items() if lower is None]
         figure, axes = subplots(names, columns, height, lowest, wide=wide, large=is_first_large)
+        figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * bool(more))
         alike = dict[str, Axes]()
         for n, panel in enumerate(panels):
             ax, part = axes[panel.name], table[(table.panel == panel.name) & (table.axis != "rate")]
