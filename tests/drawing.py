@@ -346,6 +346,11 @@ def spoken(picture: Picture) -> str:
     return " ".join(picture.get_suptitle().split())
 
 
+def legend_words(picture: Picture) -> list[str]:
+    """The words of a figure's legend."""
+    return [text.get_text() for each in picture.legends for text in each.get_texts()]
+
+
 def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
     """Every point in the table is drawn in its panel, with its band or bar, and no other. Lines
     join the points of one segment."""

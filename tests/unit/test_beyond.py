@@ -11,6 +11,7 @@ from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import fake_quantize
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.law import LAWS, features, held_out, off
+from ptq_dynamics.figures.style import lines
 from ptq_dynamics.models import linear_layers
 from ptq_dynamics.quantize.layers import round_to_nearest
 from ptq_dynamics.train.objectives import Slope, flat, quantized
@@ -133,6 +134,11 @@ def test_a_law_is_judged_on_runs_that_it_has_not_seen():
     other = np.where(np.asarray(groups) == "0.001", 9.0, errors)
     found = [held_out(x, "tokens", groups, each)[:20] for each in (errors, other)]
     assert (found[0] == found[1]).all()
+
+
+def test_runs_that_laws_predict_differ_without_colour():
+    curves = [*(f"LR = {rate}" for rate in ("3e-4", "1e-3", "3e-3", "1e-2")), "Cosines", "1/√t"]
+    assert len({line.marker for line in lines(curves).values()}) == len(curves)
 
 
 @pytest.mark.parametrize("figures", ["all", "beyond", "fig04 beyond"])

@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from drawing import Drawn, check
+from drawing import Drawn, check, legend_words
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import AxLine
 from matplotlib.text import Text
@@ -126,6 +126,11 @@ def test_how_a_figure_came_about_stands_below_its_caption(drawn, name):
     gone = PLAN.site.left_out(name)
     assert ("Left out at this scale: " in words) == bool(gone)
     assert all(each in words for each in [*gone, *settings.notes])
+
+
+def test_the_legend_says_that_rates_are_multiples_of_those_in_labels(drawn):
+    factor = PLAN.site.config.scale.regime.peak_lr_factor
+    assert f"LR of the paper; here × {factor:g}" in legend_words(drawn.picture("fig06"))
 
 
 # Files

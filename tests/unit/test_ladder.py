@@ -15,8 +15,8 @@ from support import ROOT
 SIZES = {"small": 10_000, "middle": 100_000, "large": 10_000_000, "paper": 10**8}
 LADDER = {
     "numbers": [
-        {"claim": "rise", "number": "4-bit error", "label": "rise"},
-        {"claim": "rise", "number": "loss: a − b", "label": "gap"},
+        {"claim": "rise", "number": "4-bit error", "label": "rise", "title": "Error / error"},
+        {"claim": "rise", "number": "loss: a − b", "label": "gap", "title": "Gap"},
     ],
     "predictions": {"large": ["small", "middle"]},
     "published_at": "paper",
@@ -44,7 +44,10 @@ def test_a_scale_is_predicted_by_the_line_through_two_smaller_ones():
     gap = by_kind["gap", "predicted", "large"]
     assert gap.value == pytest.approx(0.1 - 3 * 0.03) and gap.low is None
     assert by_kind["rise", "published", "paper"].parameters == SIZES["paper"]
-    assert len(found) == 7 and len(plot(found).axes) == 2
+    panels = plot(found, Ladder.model_validate(LADDER)).axes
+    drawn = [[*line.get_xdata()] for line in panels[0].lines]
+    assert len(found) == 7 and len(panels) == 2
+    assert [SIZES[scale] for scale in ("small", "middle", "large")] in drawn
     assert len(as_csv(ladder_table(found)).splitlines()) == 8
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
+from drawing import LAYOUTS, Drawn, check, figure, legend_words, planned, spoken
 from ptq_dynamics.figures.layout import BEFORE
 from ptq_dynamics.figures.layouts.parametric import described
 from ptq_dynamics.measure import measurements
@@ -76,6 +76,8 @@ def errors_of(drawn, name):
 
 
 def test_several_seeds_are_their_mean_and_spread(seeded):
+    for drawn, spread in zip(seeded, ("error", "deviation"), strict=True):
+        assert f"± 1 standard {spread}" in legend_words(drawn.picture("over_tokens"))
     _, three = seeded
     errors = errors_of(three, "over_tokens")
     assert list(errors.columns) == SEEDS

@@ -162,11 +162,12 @@ class TablesSettings(Strict):
 
 
 class Rung(Strict):
-    """A number of a claim, by its words, and its label in the plot."""
+    """A number of a claim, by its words, its label in the table, and its title in the plot."""
 
     claim: str
     number: str
     label: str
+    title: str
 
 
 class Ladder(Strict):

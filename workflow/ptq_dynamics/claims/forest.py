@@ -18,7 +18,7 @@ from ptq_dynamics.claims.controlled import CONTROLLED
 from ptq_dynamics.claims.definitions import FOREST, Judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.figures.labels import PICTURES
-from ptq_dynamics.figures.style import SETTINGS, Look
+from ptq_dynamics.figures.style import SETTINGS
 
 GROUPS = {"The paper's own runs": CONTROLLED, "Public models": PUBLIC, "Beyond the paper": BEYOND}
 # Limits and ticks of the axis; intervals may be longer. Logarithms below `NEAR` have more room.
@@ -122,9 +122,9 @@ def _draw(ax: Axes, row: int, claim: Judged) -> None:
     value = first["value"]
     if not LOW < value < HIGH:
         value, marker = (LOW * 1.07, "<") if value < 1 else (HIGH / 1.07, ">")
-    look: Look = {"marker": marker, "color": color, "markersize": 4.5}
-    look |= {"markerfacecolor": "white"} if claim["outcome"] == "unresolved" else {}
-    ax.plot(value, row, clip_on=False, zorder=4, **look)
+    (point,) = ax.plot(value, row, marker, color=color, clip_on=False, zorder=4, markersize=4.5)
+    if claim["outcome"] == "unresolved":
+        point.set_markerfacecolor("white")
 
 
 def _legend() -> list[Line2D | Patch]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from math import exp, hypot, log
+from math import exp, hypot, log, nan
+from textwrap import fill
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -11,11 +12,16 @@ from matplotlib.figure import Figure
 
 from ptq_dynamics.claims.definitions import Judged, Ladder
 from ptq_dynamics.claims.formats import Cell, Number, Table
-from ptq_dynamics.figures.style import SETTINGS, Look
+from ptq_dynamics.figures.labels import rounded
+from ptq_dynamics.figures.style import GUIDE, SETTINGS, TEXT
 
 LADDER = "ladder"  # name of the plot and the table, without suffix
-MARKS = {"measured": ("o", "0.0"), "predicted": ("s", "0.5"), "published": ("D", "0.3")}
-COLUMNS = 3
+MARKS = {  # markers, colours and words
+    "measured": ("o", "black", "measured, 95 % interval"),
+    "predicted": ("s", "0.5", "predicted: line through two smaller scales"),
+    "published": ("D", "0.3", "published"),
+}
+COLUMNS, ROW, LETTERS = 2, 1.5, 34  # inches of a row, and letters of a line of a title
 
 
 class ScalePoint(NamedTuple):
@@ -82,31 +88,42 @@ def ladder_table(numbers: Sequence[ScalePoint]) -> Table:
     return Table("Numbers over scales, published ones and predictions", heads, rows)
 
 
-def plot(numbers: Sequence[ScalePoint]) -> Figure:
+def plot(numbers: Sequence[ScalePoint], ladder: Ladder) -> Figure:
     """Draw a panel for each number over the parameters."""
-    labels = [*dict.fromkeys(point.label for point in numbers)]
+    shown = {point.label for point in numbers}
+    rungs = [rung for rung in ladder.numbers if rung.label in shown]
+    sizes = {point.parameters: point.scale for point in numbers}
     mpl.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
-    rows = -(-len(labels) // COLUMNS)
-    figure = Figure(figsize=(7.0, 2.0 * rows), layout="constrained")
+    rows = -(-len(rungs) // COLUMNS)
+    figure = Figure(figsize=(TEXT, ROW * rows + 0.8), layout="constrained")
     panels = figure.subplots(rows, COLUMNS, squeeze=False, sharex=True).flat
-    for label, axes in zip(labels, panels, strict=False):
-        shown = [point for point in numbers if point.label == label]
-        for point in shown:
-            marker, color = MARKS[point.kind]
-            face = color if point.kind == "measured" else "none"
+    for rung, axes in zip(rungs, panels, strict=False):
+        of_rung = [point for point in numbers if point.label == rung.label]
+        own = {kind: [point for point in of_rung if point.kind == kind] for kind in MARKS}
+        for point in own["predicted"]:
+            smaller = ladder.predictions[point.scale]
+            line = [*(p for p in own["measured"] if p.scale in smaller), point]
+            (drawn,) = axes.plot([p.parameters for p in line], [p.value for p in line])
+            drawn.set(**GUIDE)
+        for point in of_rung:
+            marker, color, words = MARKS[point.kind]
+            (drawn,) = axes.plot(point.parameters, point.value, marker, color=color, label=words)
+            face = color if point.kind == "measured" else "white"
+            drawn.set(markersize=4, markerfacecolor=face, zorder=3)
             if point.low is not None and point.high is not None:
-                axes.plot(
-                    [point.parameters] * 2, [point.low, point.high], color=color, linewidth=1.2
-                )
-            look: Look = {"color": color, "markerfacecolor": face, "linestyle": "none"}
-            axes.plot(point.parameters, point.value, marker, label=point.kind, markersize=5, **look)
-        if shown[0].unit in ("", "nats"):
-            axes.axhline(1 if shown[0].unit == "" else 0, color="0.7", linewidth=0.8)
-        axes.set(xscale="log", xlabel="parameters, log scale", ylabel=shown[0].unit or "ratio")
-        axes.set_title(label, loc="left")
-    for axes in [*figure.axes][len(labels) :]:
+                axes.vlines(point.parameters, point.low, point.high, color=color, linewidth=1.2)
+        unit = of_rung[0].unit
+        if unit in ("", "nats"):
+            axes.axhline(1 if unit == "" else 0, color="0.7", linewidth=0.8)
+        axes.set(xscale="log", ylabel=unit or "ratio")
+        axes.set_title(fill(rung.title, LETTERS), loc="left")
+        axes.set_xticks([*sizes], [f"{name}, {rounded(size)}" for size, name in sizes.items()])
+        axes.minorticks_off()
+        axes.tick_params(axis="x", rotation=90)
+    for axes in [*figure.axes][len(rungs) :]:
         axes.remove()
+    figure.supxlabel("Scale and its parameters (logarithmic)", fontsize=7)
     handles = dict(zip(*figure.axes[0].get_legend_handles_labels()[::-1], strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=2)
     return figure

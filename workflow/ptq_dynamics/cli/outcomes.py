@@ -17,7 +17,7 @@ from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.released import folders
 
 LONGEST = "constant-3e-3"  # the size of its model orders the scales
-TOGETHER = Path("results", REFERENCE)
+TOGETHER, RUNGS = Path("results", REFERENCE), Path("config/ladder.yaml")
 
 
 def draw() -> None:
@@ -28,7 +28,7 @@ def draw() -> None:
     claims = {scale: outcome["claims"] for scale, outcome in outcomes.items()}
     save_plot(forest({out["scale"]: out["claims"] for out in outcomes.values()}), TOGETHER)
     if over := rungs(claims):
-        save_plot(plot(over), TOGETHER, LADDER)
+        save_plot(plot(over, read_file(RUNGS, "ladder")), TOGETHER, LADDER)
         (TOGETHER / f"{LADDER}.csv").write_text(as_csv(ladder_table(over)), encoding="utf-8")
         (TOGETHER / f"{LADDER}.md").write_text(as_markdown(ladder_table(over)), encoding="utf-8")
 
@@ -48,7 +48,7 @@ def parameters(scale: str) -> int:
 
 def rungs(claims: Mapping[str, Sequence[Judged]]) -> list[ScalePoint]:
     """Return numbers over scales from their claims by name, as config/ladder.yaml lists them."""
-    ladder: Ladder = read_file(Path("config/ladder.yaml"), "ladder")
+    ladder: Ladder = read_file(RUNGS, "ladder")
     names = [*claims, *ladder.predictions, ladder.published_at]
     return [*points(ladder, {name: parameters(name) for name in names}, claims)]
 

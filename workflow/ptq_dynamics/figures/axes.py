@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Set
 from textwrap import fill
-from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ptq_dynamics.figures.labels import UNDER, Panel
-from ptq_dynamics.figures.style import END, GUIDE, NAMES, Line, Look, Styles
+from ptq_dynamics.figures.style import END, GUIDE, NAMES, ORDERED, Line, Styles
 
 WIDEST = 24  # letters of a line of a vertical axis's label
 # Panels that are cropped ignore points before this share of the horizontal axis.
@@ -28,35 +27,41 @@ def draw_panel(
     ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles, goes_on: Set[str] = frozenset()
 ) -> None:
     """Draw the points of one panel: lines with bands or error bars, and outlined ends of runs."""
+    if panel.form == "rows":
+        return draw_rows(ax, panel, table, styles)
     shade = 0.2 if table.curve.nunique() <= MANY else 0.08
-    for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
-        line = styles[str(curve)]
+    for (name, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
+        curve, line = str(name), styles[str(name)]
+        look: dict[str, object] = {"linestyle": line.dash, "marker": line.marker}
         if panel.form in ("bars", "points"):
-            own: Look = {"linestyle": line.dash if panel.form == "bars" else "none"}
-            own |= {"linewidth": 0.5}
-            is_small = panel.form == "points" or len(part) > MANY_POINTS
-            own |= {"markersize": SMALL} if is_small else {}
-            error_bars(ax, part, line, str(curve), **own)
+            is_scatter = panel.form == "points"
+            look |= {"linestyle": "none"} if is_scatter else {}
+            look |= {"markersize": SMALL} if is_scatter or len(part) > MANY_POINTS else {}
+            if is_scatter and not ORDERED.fullmatch(curve):  # apart also without colour
+                look |= {"markerfacecolor": "white", "markeredgewidth": 0.5}
+            error_bars(ax, part, line, curve, **look)
             continue
-        is_thin = panel.form == "thin" or UNDER.fullmatch(str(curve))
-        look: Look = {"linewidth": 0.6} if is_thin else {}
+        is_thin = panel.form == "thin" or UNDER.fullmatch(curve)
+        look |= {"linewidth": 0.6} if is_thin else {}
         # Runs have many checkpoints, and markers on narrower lines would hide the lines below.
         if line.area > END:
             look |= {"markersize": line.area**0.5, "linestyle": "none"}
         elif is_thin or panel.strip:
             look |= {"markevery": slice(0)}  # only the legend has the marker
-        look |= {"marker": "" if axis == "level" else line.marker}
-        look = {"color": line.color, "linestyle": line.dash, "label": str(curve), **look}
-        ax.plot(part.x, part.y, **look)
+        look |= {"marker": ""} if axis == "level" else {}
+        (drawn,) = ax.plot(part.x, part.y, color=line.color, label=curve)
+        drawn.set(**look)
         if part.low.notna().any():
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=shade, linewidth=0)
         if axis != "level" and segment not in goes_on:
-            mark_end(ax, part[part.y.notna()].tail(1)[["x", "y"]].to_numpy(), line)
+            end, color, marker = part[part.y.notna()].tail(1), line.color, line.marker
+            ends = ax.scatter(end.x, end.y, s=line.area, color=color, marker=marker, zorder=4)
+            ends.set(edgecolor="black", linewidth=0.5)
     write_labels(ax, panel)
     _limit(ax, panel, table)
     if panel.diagonal:
         low, high = table[["x", "y"]].min().min(), table[["x", "y"]].max().max()
-        ax.axline((low, low), (high, high), **GUIDE)
+        ax.axline((low, low), (high, high)).set(**GUIDE)
     for axis, is_log in ((ax.xaxis, panel.log_x), (ax.yaxis, panel.log_y)):
         if is_log:
             plain_log_ticks(ax, axis)
@@ -65,7 +70,7 @@ def draw_panel(
     if panel.tokens_x:
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     if not panel.diagonal and panel.y.endswith("(%)") and table.y.min() < 0 and not panel.log_y:
-        ax.axhline(0, **GUIDE)
+        ax.axhline(0).set(**GUIDE)
 
 
 def write_labels(ax: Axes, panel: Panel) -> None:
@@ -83,18 +88,25 @@ def draw_rows(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Styles) -> No
         ax.plot(row.x, row.y, color="0.75", linewidth=2, zorder=1)
     for curve, part in table.groupby("curve", sort=False):
         line = styles[str(curve)] if is_joined else Line("0.2", "-", "o")
-        look: Look = {"color": line.color, "marker": line.marker, "markersize": 4.5}
-        look |= {"label": str(curve)} if is_joined else {}
-        ax.errorbar(part.x, part.y, xerr=_spread(part, "x"), linestyle="none", **look)
+        bars = ax.errorbar(part.x, part.y, xerr=_spread(part, "x"), color=line.color)
+        bars.set_label(str(curve) if is_joined else "_")
+        bars[0].set(linestyle="none", marker=line.marker, markersize=4.5)
     write_labels(ax, panel)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_yticks(rows.y, rows.segment)
-    ax.tick_params(axis="y", length=0, labelleft=panel.is_leftmost)
+    ax.tick_params(axis="y", length=0, labelleft=is_leftmost(ax))
     ax.grid(visible=False, axis="y")
+    ax.set_xlim(left=panel.start)
     if panel.log_x:
         plain_log_ticks(ax, ax.xaxis)
     else:
         ax.locator_params(axis="x", nbins=3)
+
+
+def is_leftmost(ax: Axes) -> bool:
+    """Return whether a panel is the first of its row."""
+    place = ax.get_subplotspec()
+    return place is None or place.is_first_col()
 
 
 def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float) -> None:
@@ -118,18 +130,12 @@ def name_ends(ax: Axes, ends: Mapping[str, float], styles: Styles, height: float
         text.set(color=dark, fontsize=NAMES, verticalalignment="center")
 
 
-def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
-    """Outline the end of a run, [1, 2], or [0, 2] without an end."""
-    x, y = end.T
-    look: Look = {"color": line.color, "marker": line.marker, "zorder": 4}
-    ax.scatter(x, y, s=line.area, edgecolors="black", linewidths=0.5, **look)
-
-
-def error_bars(ax: Axes, part: pd.DataFrame, line: Line, curve: str, **look: Unpack[Look]) -> None:
+def error_bars(ax: Axes, part: pd.DataFrame, line: Line, curve: str, **look: object) -> None:
     """Draw points of a curve with bars for their bands."""
-    own: Look = {"color": line.color, "marker": line.marker, "markersize": line.area**0.5}
-    own |= {"elinewidth": 0.6, "label": curve}
-    ax.errorbar(part.x, part.y, yerr=_spread(part, "y"), **(own | look))
+    bars = ax.errorbar(part.x, part.y, yerr=_spread(part, "y"), color=line.color, elinewidth=0.6)
+    bars.set_label(curve)
+    bars[0].set(marker=line.marker, markersize=line.area**0.5, linewidth=0.5, linestyle="none")
+    bars[0].set(**look)
 
 
 def _spread(part: pd.DataFrame, name: str) -> list[pd.Series]:

@@ -14,11 +14,11 @@ from ptq_dynamics.figures.labels import (
     FULL_PRECISION,
     QUANTIZED,
     Panel,
+    Selection,
     ShownRun,
     call,
     in_group,
 )
-from ptq_dynamics.figures.selection import Selection
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
 from ptq_dynamics.train.settings import TRAINING
@@ -177,8 +177,7 @@ class Curves:
                 part = table[table.trajectory == name]
                 ends = [self.starts[other] for other in members if self.trunks.get(other) == name]
                 part = part[part.step <= max(ends)] if ends else part
-                place = {"curve": curve, "segment": name, "axis": "left", "x": part[x]}
-                parts.append(pd.DataFrame(place | band(part)))
+                parts.append(placed(part, part[x], curve=curve, segment=name))
         return pd.concat(parts, ignore_index=True)
 
     def over_branches(self, points: pd.DataFrame) -> pd.DataFrame:
@@ -221,9 +220,11 @@ def over_runs(points: pd.DataFrame, *key: str, spread: bool = False) -> pd.DataF
     return points.drop_duplicates([*key])
 
 
-def band(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return values with one error up and down, and the columns of `ABOUT`."""
-    values = {"y": table.value, "low": table.value - table.stderr}
-    values |= {"high": table.value + table.stderr, "seeds": table.get("seeds", table.seed)}
-    table = table.assign(trajectory=table.get("origin", table.trajectory))
-    return {**{name: table[name] for name in ABOUT if name in table}, **values}
+def placed(table: pd.DataFrame, x: object, curve: object, **others: object) -> pd.DataFrame:
+    """Return points of a curve at `x`, with one error up and down, the columns of `ABOUT`, and
+    `others`. Segments are trajectories by default."""
+    own = {name: table[name] for name in ABOUT if name in table}
+    own |= {"trajectory": table.get("origin", table.trajectory), "segment": table.trajectory}
+    own |= {"low": table.value - table.stderr, "high": table.value + table.stderr}
+    own |= {"y": table.value, "seeds": table.get("seeds", table.seed)}
+    return pd.DataFrame({**own, "curve": curve, "axis": "left", "x": x, **others})

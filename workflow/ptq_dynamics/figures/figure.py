@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from ptq_dynamics.base.components import OneOf
+from ptq_dynamics.figures.labels import Selection
 from ptq_dynamics.figures.layout import Layout
-from ptq_dynamics.figures.selection import Selection
 
 Figure = Annotated[Layout, OneOf("ptq_dynamics.figures.layouts", by="layout")]
 

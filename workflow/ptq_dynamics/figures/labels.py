@@ -1,13 +1,20 @@
 """Names, labels and small types that figures share with other rooms."""
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from operator import not_
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.curvature.probes.sharpness import Sharpness
 from ptq_dynamics.curvature.probes.spectrum import Spectrum
 from ptq_dynamics.measure import names
+from ptq_dynamics.measure.metrics import Column
+from ptq_dynamics.measure.series import Series
 
 PICTURES = ("pdf", "png")
 TABLE = "csv"
@@ -17,6 +24,8 @@ SPANS = "spans"  # a fact of a figure: where its panels lie in the picture, and 
 UNDER = re.compile(r"(.+) \(.+\)")  # a curve, the first group, under a quantizer
 RATE_LABEL = "Learning rate"  # of the strip with learning rates
 PEAK_RATE = re.compile(r"LR = ")  # the beginning of a label that is a peak learning rate
+QUANTITY = re.compile(r"(\S+) = ")  # in labels, and what the quantities are
+QUANTITIES = {"L": "L: averaged checkpoints", "λ": "λ: weight decay", "T": "T: horizon"}
 UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}
 
 # Trajectory and checkpoint id of averages, and their mean age in tokens before the end.
@@ -71,6 +80,38 @@ class ShownRun:
     stands_for: str | None
 
 
+class Selection(Strict):
+    """All that a figure's query selects, with curves in the order of the legend."""
+
+    curves: tuple[tuple[str, tuple[str, ...]], ...]
+    quantizers: tuple[Shown, ...]
+    series: tuple[Series, ...]
+    runs: tuple[ShownRun, ...]
+    ages: Ages
+    scale: str
+    notes: tuple[str, ...]
+    uncertain_rates: tuple[str, ...]  # public models whose learning rate is uncertain
+    # The lowest and the highest peak rate of all controlled runs, if labels have rates.
+    rates: Annotated[tuple[float, float] | None, Field(exclude_if=lambda rates: rates is None)] = (
+        None
+    )
+    # The scale's peak rates in multiples of the paper's, if labels have the paper's.
+    rate_factor: Annotated[float | None, Field(exclude_if=lambda factor: factor is None)] = None
+    absent: Annotated[tuple[str, ...], Field(exclude_if=not_)] = ()  # curves that the scale lacks
+    # The words of metrics that `figures.labels` does not have.
+    columns: Annotated[tuple[Column, ...], Field(exclude_if=not_)] = ()
+
+    @property
+    @abstractmethod
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that the figure shows."""
+
+    @property
+    @abstractmethod
+    def grouped(self) -> bool:
+        """Whether curves named "GROUP: NAME" have panels for every group."""
+
+
 @dataclass(frozen=True)
 class Panel:
     """A panel and its axis labels. A unit "(%)" in `y` shows values in per cent."""
@@ -83,14 +124,14 @@ class Panel:
     tokens_x: bool = False  # format ticks as tokens
     log_x: bool = False
     log_y: bool = False
-    # Lines with bands; thin ones without markers; markers with error bars; or markers alone.
-    form: Literal["lines", "thin", "bars", "points"] = "lines"
+    # Lines with bands; thin ones without markers; markers with error bars, also in rows; or alone.
+    form: Literal["lines", "thin", "bars", "rows", "points"] = "lines"
     is_lowest: bool = True  # of its column
-    is_leftmost: bool = True  # of its row
     letters: int = 60  # of a line of the title or of the horizontal axis's label
     crop: bool = False  # it ignores the first part of the horizontal axis, but for ends of runs
     diagonal: bool = False  # draw the line of equal values
     alike: str = ""  # panels with the same value share the vertical scale
+    start: float | None = None  # left limit of the horizontal axis of rows
     zoom: float | None = None  # right limit of the horizontal axis
 
 

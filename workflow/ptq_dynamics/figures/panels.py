@@ -13,12 +13,15 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.typing import HashableList
 
-from ptq_dynamics.figures.axes import draw_panel, name_ends
+from ptq_dynamics.figures.axes import draw_panel, is_leftmost, name_ends
 from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.labels import (
     FINDING,
+    QUANTITIES,
+    QUANTITY,
     Panel,
     names_in_groups,
     rounded,
@@ -35,7 +38,7 @@ COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 HEIGHTS = (2.47, 1.8, 1.55)  # inches of rows with one, two, and more panels
 LARGE = 1.4  # height of the first panel, if it is large, per height of the others
-STRIP_HEIGHT = 0.33  # inches of the strip for the learning rate
+STRIP_HEIGHT, LINE_HEIGHT = 0.33, 0.18  # inches of a strip, and of a line of the legend
 LETTERS = (70, 30, 19)  # of a line in a panel, in rows with one, two, and more panels
 FEW = 5  # curves, for the legend of which half a text column has room
 SHORT = 12  # letters of a name of a curve that stands beside its end
@@ -82,7 +85,7 @@ class Sheet:
         height: float | None = None,
         wide: bool = False,
         is_first_large: bool = False,
-        more: Mapping[str, Artist] = {},
+        more: Mapping[str, Artist | None] = {},
     ) -> Picture:
         """Draw all panels in `columns`, by default up to three, in rows of a `height` in inches.
         One legend below has the `curves`, by default those of the data, and `more`. `draw` replaces
@@ -91,19 +94,12 @@ class Sheet:
         data, panels = self.data, self.panels
         own = names_in_groups(data.labels) if self.settings.grouped else data.labels
         curves = sorted_labels(curves or own)
-        absent = [f"{name}: left out" for name in names_in_groups(self.settings.absent)]
-        more = {**more, **dict.fromkeys(absent, Line2D([], [], linestyle="none"))}
         styles = lines(curves, self.settings.rates)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         columns = len(panels) - 1 if is_first_large else columns
         for n, panel in enumerate(panels):
-            is_large, place = is_first_large and n == 0, n - is_first_large
-            panels[n] = replace(
-                panel,
-                is_lowest=n + columns >= len(panels),
-                is_leftmost=is_large or place % columns == 0,
-                letters=LETTERS[0 if is_large else min(columns, 3) - 1],
-            )
+            most = LETTERS[0 if is_first_large and n == 0 else min(columns, 3) - 1]
+            panels[n] = replace(panel, is_lowest=n + columns >= len(panels), letters=most)
         table = pd.concat(self._parts)
         below, rates = strips(data, panels, columns, table)
         table = pd.concat([table, *rates])
@@ -112,9 +108,11 @@ class Sheet:
         goes_on = set() if draw else self._taken_over(table)
         is_low = columns == 1 < len(panels) or len(panels) > 2 * columns
         height = height or HEIGHTS[-1 if is_low else min(columns, 3) - 1]
+        more = {**more, **self._spread(table), **dict.fromkeys(self._words())}
         names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
         lowest = [name for name, lower in below.items() if lower is None]
         figure, axes = subplots(names, columns, height, lowest, wide=wide, large=is_first_large)
+        figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * bool(more))
         alike = dict[str, Axes]()
         for n, panel in enumerate(panels):
             ax, part = axes[panel.name], table[(table.panel == panel.name) & (table.axis != "rate")]
@@ -124,7 +122,7 @@ class Sheet:
                 draw(ax, panel, part, styles)
             else:
                 draw_panel(ax, panel, part, styles, goes_on)
-            if panel.alike and not panel.is_leftmost and panel.alike == panels[n - 1].alike:
+            if panel.alike and not is_leftmost(ax) and panel.alike == panels[n - 1].alike:
                 ax.set_ylabel("")
                 ax.tick_params(axis="y", labelleft=False)
         draw_strips(axes, below, table, styles)
@@ -145,23 +143,43 @@ class Sheet:
 
     @staticmethod
     def _add_legend(
-        figure: Figure, axes: Iterable[Axes], curves: Sequence[str], more: Mapping[str, Artist]
+        figure: Figure,
+        axes: Iterable[Axes],
+        curves: Sequence[str],
+        more: Mapping[str, Artist | None],
     ) -> None:
         """Add one legend below the panels, unless there is only one curve. It has each label once,
         in the order of the curves, then `more`."""
-        entries: dict[str, Artist] = {}
+        drawn = dict[str, Artist]()
         for ax in axes:
             for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-                entries.setdefault(label, handle)
-        ordered = {label: entries[label] for label in curves if label in entries}
-        entries = ordered | entries | dict(more)
+                drawn.setdefault(label, handle)
+        ordered = {label: drawn[label] for label in curves if label in drawn}
+        entries = {**ordered, **drawn, **more}
         if len(entries) > 1 or more:
-            columns = _columns([len(label) for label in entries], figure.get_figwidth())
-            legend = figure.legend(
-                list(entries.values()), list(entries), loc="outside lower center", ncols=columns
-            )
-            for drawn in filter(None, legend.legend_handles):
-                drawn.set_alpha(1)
+            handles = [entry or Line2D([], [], linestyle="none") for entry in entries.values()]
+            columns = _columns([*map(len, entries)], figure.get_figwidth())
+            figure.legend(handles, [*entries], loc="outside lower center", ncols=columns)
+
+    def _spread(self, table: pd.DataFrame) -> dict[str, Artist]:
+        """Return what bars or bands of the drawn points mean, with a symbol for the legend."""
+        spread = table[table.low.notna()]
+        if spread.empty:
+            return {}
+        several = {" " in seeds for seeds in spread.seeds.astype(str)}
+        words = ["deviation"] * (True in several) + ["error"] * (False in several)
+        forms = [panel.form for panel in self.panels if panel.name in {*spread.panel}]
+        symbol: Artist = Patch(color="0.85")
+        if marker := {"bars": "|", "rows": "_"}.get(forms[0]):
+            symbol = Line2D([], [], color="0.3", marker=marker, markersize=7, linestyle="none")
+        return {f"± 1 standard {' or '.join(words)}": symbol}
+
+    def _words(self) -> list[str]:
+        """Return what quantities in labels are, and the curves that the scale lacks."""
+        labels, factor = " ".join(self.data.labels), self.settings.rate_factor
+        words = [QUANTITIES[name] for name in QUANTITY.findall(labels) if name in QUANTITIES]
+        words += [f"LR of the paper; here × {factor:g}"] if factor else []
+        return words + [f"{name}: left out" for name in names_in_groups(self.settings.absent)]
 
     def _made_at(self) -> str:
         """Return one line on the figure's scale: name, parameters, tokens and seeds."""

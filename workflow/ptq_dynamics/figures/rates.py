@@ -36,15 +36,13 @@ def strips(
     """Return what lies below each panel of runs with known rates, by their names: another such
     panel, or None for a strip. Return the rows of the strips as well."""
     rates, rows = learning_rates(data), dict[int, pd.DataFrame]()
-    for place, panel in enumerate(panels):
+    for n, panel in enumerate(panels):
         own = rates[rates.segment.isin(table.segment[table.panel == panel.name])]
         if panel.strip and own.y.max() > 0:
-            rows[place] = own.assign(panel=panel.name)
-    below = {
-        panels[place].name: panels[place + columns].name if place + columns in rows else None
-        for place in rows
-    }
-    return below, [own for place, own in rows.items() if place + columns not in rows]
+            rows[n] = own.assign(panel=panel.name)
+    lower = {n: panels[n + columns].name if n + columns in rows else None for n in rows}
+    below = {panels[n].name: name for n, name in lower.items()}
+    return below, [rows[n] for n, name in lower.items() if name is None]
 
 
 def draw_strips(
@@ -60,13 +58,12 @@ def draw_strips(
             for (curve, _), run in part.groupby(["curve", "segment"], sort=False):
                 strip.plot(run.x, run.y, color=styles[str(curve)].color, linewidth=0.8)
             highest = float(part.y.max())
-            strip.set(ylim=(0, 1.15 * highest), yticks=[0, highest])
+            strip.set(ylim=(0, 1.15 * highest), yticks=[0, highest], xlabel=axes[name].get_xlabel())
             strip.yaxis.set_major_formatter("{x:.2g}")
             strip.tick_params(axis="y", labelleft=highest != first)
-            strip.set_xlabel(axes[name].get_xlabel())
             if first is None:
+                first = highest
                 strip.set_ylabel(RATE_LABEL.replace(" ", "\n"), fontsize=SMALLEST)
-            first = highest if first is None else first
         strip.sharex(axes[name])
         axes[name].set_xlabel("")
         axes[name].tick_params(axis="x", labelbottom=False)

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log10
-from typing import TypedDict
 
 from matplotlib.colors import to_hex, to_rgb
 from seaborn import color_palette
@@ -30,24 +29,8 @@ class Line:
 Styles = Mapping[str, Line]  # by label
 
 
-class Look(TypedDict, total=False):
-    """Properties of lines as matplotlib names them, sizes in points."""
-
-    color: str
-    linestyle: str
-    linewidth: float
-    elinewidth: float
-    marker: str
-    markersize: float
-    markerfacecolor: str
-    markeredgecolor: str
-    markevery: slice
-    label: str
-    zorder: float
-
-
 # Zero and equal values.
-GUIDE: Look = {"color": "0.5", "linestyle": "--", "linewidth": 0.6, "zorder": 1}
+GUIDE: Mapping[str, object] = {"color": "0.5", "linestyle": "--", "linewidth": 0.6, "zorder": 1}
 
 # Neighbours differ in hue, lightness, dash and marker. Colours are by Tol, and by Okabe and Ito.
 LINES = (
@@ -133,7 +116,8 @@ def lines(labels: Sequence[str], rates: tuple[float, float] | None = None) -> di
     styles, seen = _ranked(own, rates), Counter[str]()
     roles = {label: re.split(r"[\s,]", label)[0] for label in own if label not in styles}
     used = {ROLES[role].color for role in roles.values() if role in ROLES}
-    free = (line for line in (*OTHERS, *LINES) if line.color not in used)
+    used |= {line.marker for line in styles.values()}
+    free = (line for line in (*OTHERS, *LINES) if not {line.color, line.marker} & used)
     for label, role in roles.items():
         styles[label] = _variant(ROLES[role], seen[role]) if role in ROLES else next(free)
         seen[role] += 1

@@ -77,6 +77,7 @@ class FigureJobs(Planner):
             absent=tuple(c for c in self.site.configured[name].curves if c not in figure.curves),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
             rates=self.peak_rates() if any(map(PEAK_RATE.match, figure.curves)) else None,
+            rate_factor=self._rate_factor(figure),
             columns=tuple(
                 column
                 for name, column in columns().items()
@@ -156,6 +157,13 @@ class FigureJobs(Planner):
             for paper in sorted(used, key=float)
             if used[paper] != paper and re.search(rf"(?<![0-9.]){paper}(?![0-9])", words)
         ]
+
+    def _rate_factor(self, figure: Figure) -> float | None:
+        """Return the scale's peak rates in multiples of the paper's, if labels have other rates."""
+        runs = (run for run in self._followed(figure) if isinstance(run, PlannedRun))
+        trunks = [run.trunk for run in runs if any(map(PEAK_RATE.search, figure.curves))]
+        factors = {float(short(one.schedule.peak / one.entry.peak_lr)) for one in trunks} - {1}
+        return factors.pop() if len(factors) == 1 else None
 
     def shown(self, figure: Figure, quantizer: str) -> Shown:
         """Return a quantizer of a figure, with the scale's draws."""

@@ -53,30 +53,42 @@ class Bits(Layout):
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
+        from ptq_dynamics.figures.axes import draw_panel
+        from ptq_dynamics.figures.style import GUIDE
+
         data, beside = sheet.data, self.options.beside
-        compared = {name for curves in data.groups.values() for name in curves.values()}
-        others = compared - {beside}
+        others = {name for curves in data.groups.values() for name in curves.values()} - {beside}
         whose = f"Loss of {others.pop()}" if len(others) == 1 else "Loss"
         label = f"{whose} above that of {beside.lower()} (nats/token)"
-        methods = dict.fromkeys(shown.method for shown in data.quantizers.values())
-        for method in methods:
+        for method in dict.fromkeys(shown.method for shown in data.quantizers.values()):
             own = [q.name for q in data.quantizers.values() if q.method == method]
             for group, curves in data.groups.items():
                 points = self._points(data, own, curves)
                 if points.y.isna().all():  # the scale leaves out the reference, or all others
                     continue
-                title = f"{group}\n{METHODS.get(method, method.upper())}".strip()
-                sheet.add(Panel(title, "Bits of a weight", label, form="bars"), points)
+                called = METHODS.get(method, method.upper())
+                title = f"{group}\n{called[:1].upper()}{called[1:]}".strip()
+                panel = Panel(title, "Bits of a weight", label, form="bars", alike=method)
+                sheet.add(panel, points)
         if not sheet.panels:
-            why = f"no curve beside {self.options.beside!r} in any group"
+            why = f"no curve beside {beside!r} in any group"
             raise Problem(f"{data.settings.scale} has {why}; choose other figures")
-        return sheet.publish(draw=_draw_panel)
+
+        def draw(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
+            draw_panel(ax, panel, table, styles)
+            ax.axhline(0, label=f"{beside} (zero)").set(**GUIDE)
+            places = sorted({*table.x})
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(places, ["full" if place == FULL else str(place) for place in places])
+            ax.minorticks_off()
+
+        return sheet.publish(draw=draw)
 
     def _points(self, data: "Curves", own: list[str], curves: dict[str, str]) -> "pd.DataFrame":
         """Return the differences of the curves of a group, under quantizers of one method."""
         import pandas as pd
 
-        from ptq_dynamics.figures.curves import band, over_seeds
+        from ptq_dynamics.figures.curves import over_seeds, placed
 
         rows = [data.rows(names.LOSS, quantizer) for quantizer in (*own, None)]
         ends = [each.groupby([names.TRAJECTORY, names.SEED]).tail(1) for each in rows]
@@ -87,18 +99,5 @@ class Bits(Layout):
         table = table[~is_reference].join(beside, on=key)
         table = table.assign(value=table.value - table.beside, stderr=float("nan"))
         mean = over_seeds(table, "curve", "quantizer")
-        place = {"curve": mean.curve, "segment": mean.trajectory, "axis": "left"}
-        points = pd.DataFrame({**place, "x": mean.bits.astype("Int64").fillna(FULL), **band(mean)})
+        points = placed(mean, mean.bits.astype("Int64").fillna(FULL), mean.curve)
         return points.sort_values(["curve", "x"], kind="stable")
-
-
-def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import draw_panel
-    from ptq_dynamics.figures.style import GUIDE
-
-    draw_panel(ax, panel, table, styles)
-    ax.axhline(0, **GUIDE)
-    places = sorted({*table.x})
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(places, ["full" if place == FULL else str(place) for place in places])
-    ax.minorticks_off()

@@ -40,8 +40,6 @@ class Compared(Layout):
         """Draw the figure."""
         import pandas as pd
 
-        from ptq_dynamics.figures.axes import draw_rows
-
         data, options = sheet.data, self.options
         panels = dict[tuple[str, str | None], list[pd.DataFrame]]()
         for metric, quantizer in data.wanted():
@@ -67,28 +65,27 @@ class Compared(Layout):
             table = table.assign(y=pd.factorize(table.segment)[0])
             title = words.title if quantizer or metric in data.full else "Quantization error"
             title += ", equal loss" if options.equal_loss and metric != LOSS else ""
-            sheet.add(Panel(title, x, ""), table)
-        is_large = len(panels) > 3
-        return sheet.publish(draw=draw_rows, wide=len(panels) == 1, is_first_large=is_large)
+            sheet.add(Panel(title, x, "", form="rows"), table)
+        meant = ["equal loss: highest final loss of these runs"] * options.equal_loss
+        return sheet.publish(
+            wide=len(panels) == 1, is_first_large=len(panels) > 3, more=dict.fromkeys(meant)
+        )
 
 
 def _values(
     data: "Curves", metric: str, quantizer: str | None, *, is_equal: bool
 ) -> "pd.DataFrame":
     """Return a value `x` of each curve, with its ends `low` and `high`."""
-    import pandas as pd
-
-    from ptq_dynamics.figures.curves import band, over_runs
+    from ptq_dynamics.figures.curves import over_runs, placed
     from ptq_dynamics.figures.layouts.flatness import values_at_equal_loss
 
     table = data.with_loss(metric, quantizer)
     goes_on = {(curve, data.trunks.get(name)) for curve, name in data.members.to_numpy()}
     pairs = zip(table.curve, table.trajectory, strict=True)
     table = table[[pair not in goes_on for pair in pairs]]
-    place = {"segment": table.trajectory, "axis": "left", "x": 0.0, LOSS: table[LOSS]}
-    points = pd.DataFrame({"curve": table.curve, **place, **band(table)})
     # Merges of ends have one checkpoint, without a step.
-    points = points.assign(stage=table.phase, step=table.step.astype(float).fillna(0))
+    about = {"stage": table.phase, "step": table.step.astype(float).fillna(0)}
+    points = placed(table, 0.0, table.curve, loss=table[LOSS], **about)
     if is_equal and metric != LOSS:
         points = values_at_equal_loss(points)
     else:

@@ -41,8 +41,7 @@ class Flatness(Layout):
 
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:
-        known = [name for name, column in columns().items() if not column.quantized]
-        known.remove(EIGENVALUES)
+        known = [n for n, column in columns().items() if not column.quantized and n != EIGENVALUES]
         if EIGENVALUES in self.metrics:
             raise ValueError(f"metrics has {EIGENVALUES}, of which a checkpoint has many; drop it")
         if not {*self.metrics} & {*known}:
@@ -74,24 +73,19 @@ class Flatness(Layout):
             sheet.add(panel, over_runs(table, "segment", spread=True) if is_of_runs else table)
         without = ", ".join(curve for curve in data.labels if curve not in shown)
         notes = [f"No point, as measured losses do not pass the equal loss: {without}."]
-        return sheet.publish(
-            columns=len(columns),
-            notes=notes if without else [],
-            is_first_large=is_of_runs and len(sheet.panels) > len(columns),
-        )
+        is_large = is_of_runs and len(sheet.panels) > len(columns)
+        notes = notes if without else []
+        return sheet.publish(columns=len(columns), notes=notes, is_first_large=is_large)
 
 
 def _against(data: "Curves", other: str, metric: str, quantizer: str) -> "pd.DataFrame":
     """Return points of a metric against another in full precision, one per checkpoint and seed."""
-    import pandas as pd
-
-    from ptq_dynamics.figures.curves import POINT, band
+    from ptq_dynamics.figures.curves import POINT, placed
 
     against = data.rows(other, None).set_index(POINT)[[VALUE, "checkpoint"]].add_prefix("other_")
     table = data.with_loss(metric, quantizer).join(against, on=POINT, how="inner")
     table = table.drop_duplicates("other_checkpoint")
-    place = {"curve": table.curve, "segment": table.trajectory, "axis": "left"}
-    points = pd.DataFrame({**place, "x": table.other_value, **band(table), LOSS: table[LOSS]})
+    points = placed(table, table.other_value, table.curve, loss=table[LOSS])
     return points[(points.x > 0) & points.y.notna()]
 
 

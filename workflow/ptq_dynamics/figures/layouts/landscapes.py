@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Look
 
 MARKS = {  # markers and labels of the three points
     "final": ("o", "final Θₖ"),
@@ -63,21 +62,20 @@ class Landscapes(Layout):
         from ptq_dynamics.figures.axes import write_labels
         from ptq_dynamics.figures.style import TEXT
 
-        called, planes = sheet.data.called, dict[str, pd.DataFrame]()
+        called, planes = sheet.data.called, list[pd.DataFrame]()
         for (curve, (name,)), quantizer in product(sheet.settings.curves, called):
             (manifest,) = sheet.data.inputs[needs.landscape(name, quantizer)]
-            points = pd.read_csv(manifest.file(POINTS))
-            table = pd.concat([pd.read_csv(manifest.file(GRID)).assign(point="grid"), points])
+            grid, points = (pd.read_csv(manifest.file(file)) for file in (GRID, POINTS))
+            table = pd.concat([grid.assign(point="grid"), points])
             table = table.assign(increase=table.loss - points.loss[points.point == "final"].iloc[0])
             about = {"curve": curve, "trajectory": name, "quantizer": quantizer, "axis": "left"}
             about |= {"metric": "landscape", "unit": "nats/token"}
             table = table.assign(bits=sheet.data.quantizers[quantizer].bits, **about)
             heading = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
+            planes.append(table.rename(columns={"point": "segment"}))
             title = f"{heading}\n{FAR.format(**manifest.facts)}"
-            planes[title] = table.rename(columns={"point": "segment"})
-        for title, table in planes.items():
-            sheet.add(Panel(title, ALONG, ACROSS), table)
-        grids = pd.concat(planes.values())
+            sheet.add(Panel(title, ALONG, ACROSS), planes[-1])
+        grids = pd.concat(planes)
         # Levels for all panels, closer together near zero.
         surface = grids[grids.segment == "grid"].increase
         bounds = surface.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
@@ -95,9 +93,8 @@ class Landscapes(Layout):
             ax.contour(*shape, colors="0.25", linewidths=0.3)
             for name, (marker, text) in MARKS.items():
                 point = table[table.segment == name]
-                look: Look = {"marker": marker, "markersize": 5, "linestyle": "none"}
-                look |= {"color": "white", "markeredgecolor": "black", "label": text}
-                ax.plot(point.x, point.y, **look)
+                (drawn,) = ax.plot(point.x, point.y, marker, label=text, markersize=5)
+                drawn.set(markerfacecolor="white", markeredgecolor="black")
             write_labels(ax, panel)
             ax.set(facecolor="0.93", **limits)
             ax.set_aspect("equal")

@@ -10,11 +10,7 @@ from ptq_dynamics.figures.layout import Layout, Reads, Some
 from ptq_dynamics.measure.names import CHECKPOINT_ID, LOSS, QUANTIZATION_ERROR, TRAJECTORY
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Styles
 
 FACTOR = "Typical factor between prediction and error"
 
@@ -66,18 +62,8 @@ class Laws(Layout):
                 points = points[points.y > 0].assign(low=np.nan, high=np.nan)
                 panels.append((panel, points))
         table = pd.DataFrame(factors).assign(metric="factor", low=np.nan, high=np.nan)
-        sheet.add(Panel("What laws predict errors from", FACTOR, ""), table)
+        sheet.add(Panel("What laws predict errors from", FACTOR, "", form="rows", start=1), table)
         for panel, points in panels[: len(law.LAWS)]:
             sheet.add(panel, points)
         curves = [*data.labels, *data.called.values()]
-        return sheet.publish(curves, draw=_draw_panel, is_first_large=True)
-
-
-def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles") -> None:
-    from ptq_dynamics.figures.axes import draw_panel, draw_rows
-
-    if panel.y:
-        draw_panel(ax, panel, table, styles)
-    else:
-        draw_rows(ax, panel, table, styles)
-        ax.set_xlim(1)
+        return sheet.publish(curves, is_first_large=True)

@@ -1,6 +1,6 @@
 """Metrics along runs against tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -100,70 +100,65 @@ class OverTokens(Layout):
             if len(groups) > 1 or (one and quantizer):
                 bits = data.quantizers[quantizer].bits if quantizer else ""
                 panel = replace(panel, alike=f"{metric} {bits}")
-            if options.log:
-                panel = replace(panel, log_y=True)
+            levels = _levels(data, metric, quantizer) if quantizer and options.words else {}
             if metric == names.LOSS and options.quantized_losses == "within":
-                parts, panel = _all_losses(data), replace(panel, title="Loss")
-                labels = [label for part in parts for label in part.curve]
-                curves = [*dict.fromkeys([*curves, *labels])]
+                points, panel = _all_losses(data), replace(panel, title="Loss")
+                curves += [*points.curve.unique()]
             else:
-                parts = list(_points(data, metric, quantizer, x))
-                parts[0] = (
-                    parts[0].assign(curve=parts[0].curve.map(groups[group])).dropna(subset="curve")
-                )
+                points = _points(data, metric, quantizer, x)
+                points = points.assign(curve=points.curve.map(groups[group])).dropna(subset="curve")
+                curves += [*data.labels, *levels] if levels else []
             # Short budgets have errors that are smaller by orders of magnitude.
-            if x == "budget" and quantizer and (parts[0].y > 0).all():
-                panel = replace(panel, log_y=True)
-            if quantizer and options.words:
-                levels = _levels(data, metric, quantizer)
-                parts = [*parts, *levels.values()]
-                curves = [*dict.fromkeys([*data.labels, *curves, *levels])]
+            is_wide = x == "budget" and quantizer is not None and bool((points.y > 0).all())
+            panel = replace(panel, log_y=panel.log_y or options.log or is_wide)
             runs = {run.name for run in data.settings.runs} - {*data.trunks}
             # What has no learning rate, such as an average of ends, belongs to the branches.
-            is_run = parts[0].segment.isin(runs) | (not options.branches)
-            sheet.add(panel, parts[0][is_run], *parts[1:])
+            is_run = points.segment.isin(runs) | (not options.branches)
+            sheet.add(panel, points[is_run], *levels.values())
             if not is_run.all():
                 panel = replace(panel, title=f"{panel.title}, stage 2")
-                sheet.add(panel, data.over_branches(parts[0][~is_run]))
+                sheet.add(panel, data.over_branches(points[~is_run]))
         notes = [_described(data, name) for name in data.quantizers] if options.words else []
         columns = 1 if notes else len(groups) if len(groups) > 1 else None
+        curves = [*dict.fromkeys(curves)]
         return sheet.publish(curves, columns, notes=notes, wide=bool(notes))
 
 
-def _points(data: "Curves", metric: str, quantizer: str | None, x: str) -> Iterator["pd.DataFrame"]:
-    """Yield the points of a metric against a horizontal axis."""
+def _points(data: "Curves", metric: str, quantizer: str | None, x: str) -> "pd.DataFrame":
+    """Return the points of a metric against a horizontal axis."""
     import pandas as pd
 
     key = [names.TRAJECTORY, names.CHECKPOINT_ID]
     if x == "rank":
-        yield _ranks(data)
-    elif x == "share":
+        return _ranks(data)
+    if x == "share":
         table = data.select(metric, quantizer)
         way = table.step / table.groupby(names.TRAJECTORY).step.transform("max")
-        yield data.along(table.assign(way=way), "way")
-    elif x == "age":
+        return data.along(table.assign(way=way), "way")
+    if x == "age":
         ages = pd.DataFrame(data.settings.ages, columns=[*key, "age"])
         aged = data.along(data.select(metric, quantizer).merge(ages, on=key), "age")
         # Averages go from short intervals to long ones.
         aged = aged.assign(segment=aged.curve).sort_values(["curve", "x"], kind="stable")
         last = data.last_of(data.points(metric, quantizer)).assign(axis="level")
         levels = last[~last.segment.isin(ages.trajectory)]
-        yield pd.concat([aged, *(levels.assign(x=end) for end in (ages.age.min(), ages.age.max()))])
-    elif x == "budget":
-        points = data.last_of(data.points(metric, quantizer))
-        yield points.assign(segment=points.curve).sort_values(["curve", "x"])
-    else:
-        yield data.points(metric, quantizer)
+        return pd.concat([aged, *(levels.assign(x=end) for end in ages.age.agg(["min", "max"]))])
+    points = data.points(metric, quantizer)
+    if x == "budget":
+        points = data.last_of(points)
+        return points.assign(segment=points.curve).sort_values(["curve", "x"])
+    return points
 
 
-def _all_losses(data: "Curves") -> list["pd.DataFrame"]:
+def _all_losses(data: "Curves") -> "pd.DataFrame":
     """Return the points of losses in full precision, and of curves under quantizers."""
-    under = {name: data.points(names.LOSS, name) for name in data.quantizers}
-    named = [
-        points.assign(curve=points.curve + f" ({data.called[name]})")
-        for name, points in under.items()
-    ]
-    return [data.points(names.LOSS, None), *named]
+    import pandas as pd
+
+    parts = [data.points(names.LOSS, None)]
+    for name, called in data.called.items():
+        points = data.points(names.LOSS, name)
+        parts.append(points.assign(curve=points.curve + f" ({called})"))
+    return pd.concat(parts)
 
 
 def _levels(data: "Curves", metric: str, quantizer: str) -> dict[str, "pd.DataFrame"]:

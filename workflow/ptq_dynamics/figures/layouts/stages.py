@@ -1,5 +1,6 @@
 """Metrics along the training stages of one model, each in its part of the horizontal axis."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,12 +16,11 @@ if TYPE_CHECKING:
 
     from ptq_dynamics.figures.curves import Curves
     from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Look, Styles
+    from ptq_dynamics.figures.style import Styles
 
 # A stage is one unit wide for each `POINTS` points, at least 1 and at most `WIDEST`.
 POINTS, WIDEST = 4, 3.0
 ALONG = "Checkpoints, stage by stage"
-LIGHT, THIN = "0.75", 0.8  # colour and width in points of the level of chance
 
 
 class StagesOptions(Strict):
@@ -40,11 +40,9 @@ class Stages(Layout):
 
     def draw(self, sheet: "Sheet") -> "Picture":
         """Draw the figure."""
-        from matplotlib.lines import Line2D
-
         from ptq_dynamics.measure.measurements import chances, tasks
 
-        data, guessed = sheet.data, dict[str, Line2D]()
+        data = sheet.data
         chance, counted = chances(data.inputs), tasks(sheet.settings.series[0], data.inputs)
         for metric, quantizer in data.wanted():
             table, panels = data.select(metric, quantizer), {"": "{}"}
@@ -58,16 +56,16 @@ class Stages(Layout):
                 parts = [points]
                 if task in chance:
                     parts.append(_by_chance(data, points, metric, chance[task]))
-                    guessed["chance"] = Line2D([], [], color=LIGHT, linewidth=THIN)
                 title += "" if counted.get(task, True) else ", at chance"
-                sheet.add(data.panel(metric, quantizer, ALONG, title), *parts)
-        return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel, more=guessed)
+                panel = replace(data.panel(metric, quantizer, ALONG, title), form="bars")
+                sheet.add(panel, *parts)
+        return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel)
 
     def _points(self, data: "Curves", table: "pd.DataFrame") -> "pd.DataFrame":
         """Return the points of every stage, from left to right."""
         import pandas as pd
 
-        from ptq_dynamics.figures.curves import band
+        from ptq_dynamics.figures.curves import placed
 
         table = table.sort_values([names.STEP, names.TOKENS])
         parts, start = [], 0.0
@@ -76,8 +74,7 @@ class Stages(Layout):
             part = pd.concat([run.tail(1) for run in runs] if self.options.ends else runs)
             x = start + _width(part) * (np.arange(len(part)) + 0.5) / len(part)
             start += _width(part)
-            place = {"curve": label, "segment": part.trajectory, "axis": "left", "x": x}
-            parts.append(pd.DataFrame(place | band(part)))
+            parts.append(placed(part, x, label))
         return pd.concat(parts)
 
 
@@ -102,12 +99,11 @@ def _draw_panel(ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: "Styles
 
     points, level = table[table.axis == "left"], table[table.axis == "level"]
     ax.plot(points.x, points.y, color="0.6", linewidth=0.6, zorder=1)
-    ax.plot(level.x, level.y, zorder=1, color=LIGHT, linewidth=THIN)
+    chance = "chance" if len(level) else None
+    ax.plot(level.x, level.y, zorder=1, color="0.75", linewidth=0.8, label=chance)
     end = 0.0
     for stage, part in points.groupby("curve", sort=False):
-        line = styles[str(stage)]
-        look: Look = {"linestyle": "none", "elinewidth": 0.6, "markersize": line.area**0.5}
-        error_bars(ax, part, line, "_", **look)  # the axis has names of stages, not the legend
+        error_bars(ax, part, styles[str(stage)], "_")  # the axis has names of stages
         end += _width(part)
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
