@@ -137,15 +137,17 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     errors = 100 * values.drop(columns="loss").add_suffix(" (%)")
     runs = [*site.config.families.own]
     numbers, own = places.join([values.loss, errors]), places.loc[runs].dropna(subset="step")
-    if unknown := int(own.lr.isna().sum()):
-        words += (
-            f" The learning rate of {unknown} of {len(own)} checkpoints is not known; give --lr."
-        )
+    options = {"learning rate": ("lr", "--lr"), "number of tokens": ("tokens", "--tokens-per-step")}
+    for what, (column, option) in options.items():
+        if unknown := int(own[column].isna().sum()):
+            of = f"{unknown} of {len(own)} checkpoints"
+            words += f" The {what} of {of} is not known; give {option}."
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
     text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
-    words += "\n\n" + " ".join([about, _begin(plan), *_settings(plan, table[~is_full])])
+    settings = [*_settings(plan, table[~is_full]), "Bits are those of a code, without scales."]
+    words += "\n\n" + " ".join([about, _begin(plan), *settings])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
     parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
     for beside, (what, index, factor, form) in BESIDE.items():

@@ -2,6 +2,7 @@
 
 Only weights are rounded, those outside of blocks as well. llama.cpp rounds activations, too."""
 
+import re
 import shutil
 from collections import Counter
 from itertools import chain
@@ -14,7 +15,8 @@ from ptq_dynamics.quantize.methods import Calibration, InProcess, Quantized
 
 
 class GgufFile(InProcess):
-    """The weights in a `file` with this digest; `bits` are of the most frequent type in blocks."""
+    """The weights in a `file` with this digest; `bits` are those of a code, without scales, in the
+    most frequent type in blocks."""
 
     by_layer: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("gguf",)
@@ -27,14 +29,14 @@ class GgufFile(InProcess):
     @classmethod
     def of(cls, path: Path, file: str) -> Self:
         """Return the entry of a file, named `file` there. Raises `Problem` if it is none."""
-        from gguf import GGML_QUANT_SIZES, GGUFReader
+        from gguf import GGUFReader
 
         try:
             counts = Counter[int]()
             for tensor in GGUFReader(path).tensors:
-                weights, size = GGML_QUANT_SIZES[tensor.tensor_type]
-                is_in_block = tensor.name.startswith("blk.")
-                counts[8 * size // weights] += is_in_block * int(tensor.n_elements)
+                bits = re.search(r"\d+", tensor.tensor_type.name)
+                if bits and tensor.name.startswith("blk."):
+                    counts[int(bits[0])] += int(tensor.n_elements)
             ((bits, _),) = counts.most_common(1)
         except (ValueError, LookupError, OSError) as error:
             raise Problem(f"{path} is no GGUF file ({_line(error)}); convert it again") from error
