@@ -4,6 +4,7 @@ and Hadamard rotations before rounding (QuIP#, arXiv 2402.04396; QuaRot, arXiv 2
 Some models rotate or round activations at run time, so checkpoints have the library's format."""
 
 import shutil
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -49,7 +50,7 @@ class Recipe(InProcess, Calibrated, Grouped):
         from compressed_tensors.quantization import preset_name_to_scheme
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize.layers import compress, sequences
+        from ptq_dynamics.quantize.layers import compress
 
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
@@ -70,7 +71,7 @@ class Recipe(InProcess, Calibrated, Grouped):
             reason = " ".join(str(error).split())
             raise Problem(f"llm-compressor does not take the recipe ({reason}); edit it") from error
         # AutoRound takes calibration sequences one by one.
-        compress(model, recipe=steps, batch_size=1, **sequences(calibration))
+        compress(model, steps, replace(calibration, batch_size=1).batches())
 
         def save(source: Path, target: Path) -> None:
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
