@@ -79,7 +79,10 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     scheduled = {path: own_rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
-        tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
+        tokens, id_ = (
+            states[path]["num_input_tokens_seen"] or None,
+            ALONE if step is None else step_id(step),
+        )
         about = Checkpoint(id_, step, tokens, scheduled[path], own_rates.UNKNOWN)
         files = folders.files_of(path, has_code=entry.trusts_code)
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
@@ -183,7 +186,7 @@ def _tokens(entry: Own, step: int | None) -> int | None:
 def _places(
     entry: Own,
     every: Iterable[int | None],
-    states: Mapping[Path, own_rates.State] = {},
+    states: Mapping[Path, folders.State] = {},
     saved: Mapping[int | None, float | None] = {},
 ) -> own_rates.Places:
     """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the

@@ -65,20 +65,14 @@ class ForeignGptq(Calibrated, Grouped):
         if done.returncode:
             last = (done.stderr.splitlines() or [f"it ended with {done.returncode}"])[-1]
             raise Problem(f"{self.method}: {last.removeprefix('error: ')}")
-        return map(self._read, targets, folders)
+        return map(self._read, targets)
 
-    def _read(self, target: Path, folder: Path) -> Quantized:
+    def _read(self, target: Path) -> Quantized:
         from safetensors.torch import load_file
 
         from ptq_dynamics.models import packed
         from ptq_dynamics.quantize.storage import on_grids
 
-        report = json.loads((target / "report.json").read_text(encoding="utf-8"))
-        if layers := report["fallback_layers"]:
-            raise Problem(
-                f"{self.method} rounded {', '.join(layers)} of {folder} to nearest, because the "
-                "Hessian cannot be inverted; raise damping or the calibration set"
-            )
+        raised = json.loads((target / "raised_damping.json").read_text(encoding="utf-8"))
         tensors = load_file(target / "weights.safetensors")
-        quantized = on_grids(packed.gptq(tensors, self.bits, self.less))
-        return replace(quantized, raised_damping=report["raised_damping"])
+        return replace(on_grids(packed.gptq(tensors, self.bits, self.less)), raised_damping=raised)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PrivateAttr
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, InProcess, Quantized
+from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
 from ptq_dynamics.train.architectures import Architecture
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MAPPINGS = {
 }
 
 
-class Awq(InProcess, Calibrated, Grouped):
+class Awq(Calibrated, Grouped):
     """AWQ, which tries `grid_points` exponents for every layer.
     With `duo_scaling`, scales depend on weights as well as on activations."""
 

@@ -2,25 +2,20 @@
 
 Only weights are rounded. llama.cpp rounds activations as well, and has further types."""
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from ptq_dynamics.quantize.methods import Calibration, Grouped, InProcess, Quantized
+from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
 from ptq_dynamics.train.architectures import Architecture
 
 
-class Gguf(InProcess, Grouped):
+class Gguf(Quantizer):
     """Rounding to a GGUF type."""
 
     method: Literal["gguf"]
     bits: Literal[4, 5, 8]
     type: Literal["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"]
     group_size: Literal[32] = 32
-
-    def misfit(self, widths: Collection[int]) -> str | None:
-        """Return None, because there is no other block size to choose."""
-        return None
 
     def refuses(self, model: Architecture) -> str | None:
         """Return which width of a model the blocks do not divide, or None."""

@@ -3,7 +3,6 @@
 Only weights are rounded, those outside of blocks as well. llama.cpp rounds activations, too."""
 
 import re
-import shutil
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import ClassVar, Literal, Self
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.quantize.methods import Calibration, InProcess, Quantized
+from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
 
 
-class GgufFile(InProcess):
+class GgufFile(Quantizer):
     """The weights in a `file` with this digest; `bits` are those of a code, without scales, in the
     most frequent type in blocks."""
 
@@ -76,12 +75,8 @@ class GgufFile(InProcess):
                 mend = "name a file that was converted from it"
                 raise Problem(f"{self.file} differs from {folder} in {name}; {mend}")
         model.load_state_dict(tensors, strict=False)
-
-        def save(source: Path, target: Path) -> None:
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-            model.save_pretrained(target)
-
-        return Quantized(dict.fromkeys(models.linear_layers(model), torch.empty(0)), save)
+        weights = dict.fromkeys(models.linear_layers(model), torch.empty(0))
+        return Quantized(weights, lambda _, target: model.save_pretrained(target))
 
 
 def _line(error: Exception) -> str:

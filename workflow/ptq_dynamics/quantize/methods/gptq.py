@@ -5,10 +5,10 @@ from typing import Literal
 
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, InProcess, Quantized
+from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
 
 
-class Gptq(InProcess, Calibrated, Grouped):
+class Gptq(Calibrated, Grouped):
     """GPTQ; `damping` is relative to the Hessian's mean diagonal, `block_size` is in columns."""
 
     method: Literal["gptq"]

@@ -3,7 +3,6 @@ and Hadamard rotations before rounding (QuIP#, arXiv 2402.04396; QuaRot, arXiv 2
 
 Some models rotate or round activations at run time, so checkpoints have the library's format."""
 
-import shutil
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -16,7 +15,6 @@ from ptq_dynamics.quantize.methods import (
     Calibrated,
     Calibration,
     Grouped,
-    InProcess,
     Quantized,
 )
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 Options = dict[str, Any]  # of one class of the library, which validates them
 
 
-class Recipe(InProcess, Calibrated, Grouped):
+class Recipe(Calibrated, Grouped):
     """`modifiers` of llm-compressor with their options, in order. The last modifier rounds to the
     preset `scheme`. Scheme W4A16 has weights in 4 bits. `bits` and a `group_size` replace the
     preset's, but not the bits of floating-point weights."""
@@ -72,12 +70,8 @@ class Recipe(InProcess, Calibrated, Grouped):
             raise Problem(f"llm-compressor does not take the recipe ({reason}); edit it") from error
         # AutoRound takes calibration sequences one by one.
         compress(model, steps, replace(calibration, batch_size=1).batches())
-
-        def save(source: Path, target: Path) -> None:
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-            model.save_pretrained(target, save_compressed=True)
-
-        return Quantized(dict.fromkeys(layers, torch.empty(0)), save)
+        weights = dict.fromkeys(layers, torch.empty(0))
+        return Quantized(weights, lambda _, to: model.save_pretrained(to, save_compressed=True))
 
 
 def _modifier(name: str, model: "PreTrainedModel", options: Options) -> "Modifier":
