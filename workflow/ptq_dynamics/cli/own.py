@@ -140,8 +140,8 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     options = {"learning rate": ("lr", "--lr"), "number of tokens": ("tokens", "--tokens-per-step")}
     for what, (column, option) in options.items():
         if unknown := int(own[column].isna().sum()):
-            of = f"{unknown} of {len(own)} checkpoints"
-            words += f" The {what} of {of} is not known; give {option}."
+            count = f"{unknown} of {len(own)} checkpoints"
+            words += f" The {what} of {count} is not known; give {option}."
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
     text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]

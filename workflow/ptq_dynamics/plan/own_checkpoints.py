@@ -79,10 +79,8 @@ def _local(name: str, entry: Own, source: Local) -> tuple[InFolder, Given]:
     scheduled = {path: own_rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
-        tokens, id_ = (
-            states[path]["num_input_tokens_seen"] or None,
-            ALONE if step is None else step_id(step),
-        )
+        tokens = states[path]["num_input_tokens_seen"] or None
+        id_ = ALONE if step is None else step_id(step)
         about = Checkpoint(id_, step, tokens, scheduled[path], own_rates.UNKNOWN)
         files = folders.files_of(path, has_code=entry.trusts_code)
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))

@@ -33,9 +33,9 @@ class GgufFile(Quantizer):
         try:
             counts = Counter[int]()
             for tensor in GGUFReader(path).tensors:
-                bits = re.search(r"\d+", tensor.tensor_type.name)
-                if bits and tensor.name.startswith("blk."):
-                    counts[int(bits[0])] += int(tensor.n_elements)
+                number = re.search(r"\d+", tensor.tensor_type.name)
+                if number and tensor.name.startswith("blk."):
+                    counts[int(number[0])] += int(tensor.n_elements)
             ((bits, _),) = counts.most_common(1)
         except (ValueError, LookupError, OSError) as error:
             raise Problem(f"{path} is no GGUF file ({_line(error)}); convert it again") from error
