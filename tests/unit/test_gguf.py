@@ -8,8 +8,7 @@ from ggufs import written
 from ptq_dynamics import models
 from ptq_dynamics.cli import own_scale
 from ptq_dynamics.config import read_yaml
-from ptq_dynamics.quantize.methods.gguf import Gguf
-from ptq_dynamics.quantize.methods.gguf_file import GgufFile
+from ptq_dynamics.quantize.methods.gguf import Gguf, GgufFile
 from support import ROOT, one_line, plan
 from transformers import (
     AutoModelForCausalLM,

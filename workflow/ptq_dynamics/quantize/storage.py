@@ -207,10 +207,6 @@ def _config(grid: Grid, ordered: bool, layers: Iterable[str]) -> dict[str, objec
             "quantization_status": "compressed",
             "config_groups": groups(grid.bits, symmetric, grid.group_size, layers),
         }
-    form: dict[str, object] = {
-        "quant_method": GPTQ,
-        "checkpoint_format": "gptq_v2",
-        "pack_dtype": "int32",
-    }
-    form |= {"bits": grid.bits, "group_size": grid.group_size}
-    return form | {"desc_act": True, "sym": symmetric, "lm_head": False}
+    form = {"quant_method": GPTQ, "checkpoint_format": "gptq_v2", "pack_dtype": "int32"}
+    sizes = {"bits": grid.bits, "group_size": grid.group_size}
+    return {**form, **sizes, "desc_act": True, "sym": symmetric, "lm_head": False}
