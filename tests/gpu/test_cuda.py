@@ -15,7 +15,7 @@ from ptq_dynamics.engine.lease import LEASED, SHARED, VISIBLE
 from ptq_dynamics.engine.run import VARIABLE, delegate
 from ptq_dynamics.engine.warm import ALLOCATOR, HIDDEN
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTPUT_ERROR
-from ptq_dynamics.quantize.methods import InProcess
+from ptq_dynamics.quantize.tool import ForeignGptq
 from ptq_dynamics.train.trainer import Trainer, state_name
 from safetensors.torch import load_file
 from support import ROOT, copy_results, job_file, measured, plan, python, specification, wait_until
@@ -130,7 +130,9 @@ def test_nccl_averages_gradients_as_one_process_computes_them(make, data, kind, 
 def quantizers():
     """Names of the quantizers of the main environment, without their further draws."""
     known = plan("smoke").site.config.quantizers
-    return [n for n, each in known.items() if isinstance(each, InProcess) and "-draw-" not in n]
+    return [
+        n for n, each in known.items() if not isinstance(each, ForeignGptq) and "-draw-" not in n
+    ]
 
 
 def test_quantizers_lose_on_a_gpu_what_they_lose_on_a_cpu(workspace, tmp_path, kind):

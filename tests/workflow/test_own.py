@@ -254,6 +254,8 @@ def test_numbers_are_those_of_the_workflow_where_text_and_settings_are(built, tm
     assert beside <= {row["metric"] for row in rows}
     ours = {tuple(row[n] for n in COLUMNS) for row in rows if row["metric"] not in beside}
     assert len(ours) == 8 and ours <= theirs
+    tokens = "The number of tokens of 2 of 2 checkpoints is not known; give --tokens-per-step."
+    assert done.stdout.count(tokens) == 1
 
 
 def test_a_defective_checkpoint_is_on_the_page_and_measured_once_it_is_whole(trained, tmp_path):
@@ -280,6 +282,8 @@ def test_a_defective_checkpoint_is_on_the_page_and_measured_once_it_is_whole(tra
     page = (out / OUTPUTS[0]).read_text()
     assert "left out" not in page and "2 checkpoints of llama" in page
     assert "calibration set it is" not in page
+    line = "run has 2 checkpoints, too few for an average of 5; give --average 2"
+    assert f"- {line}" in page and line in done.stdout
 
 
 def test_the_page_has_numbers_settings_and_what_is_left_out_also_of_a_gguf_file(trained, tmp_path):
@@ -319,6 +323,7 @@ def test_the_page_has_numbers_settings_and_what_is_left_out_also_of_a_gguf_file(
         "rtn-3bit is rounding with 3 bits and groups of 32 weights.",
         "q4_0 is GGUF with 4 bits and groups of 32 weights.",
         "mine.gguf is GGUF with 4 bits.",
+        "Bits are those of a code, without scales.",
         f"- {run_}/final is left out: its weights are those of checkpoint-120",
     ):
         assert words in page

@@ -152,10 +152,10 @@ class Granite(LlamaLike):
 from pathlib import Path
 from typing import Literal
 
-from ptq_dynamics.quantize.methods import Calibration, InProcess, Quantized
+from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
 
 
-class Truncation(InProcess):
+class Truncation(Quantizer):
     """Truncation."""
 
     method: Literal["truncation"]

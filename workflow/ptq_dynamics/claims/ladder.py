@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from math import exp, hypot, log, nan
+from math import exp, hypot, log
 from textwrap import fill
 from typing import NamedTuple
 

@@ -107,7 +107,7 @@ def measure(
                 batch=batch,
                 keep=keep,
             )
-            project.write(
+            left += project.write(
                 root,
                 dict(zip(runs, entries.values(), strict=True)),
                 own_scale.quantizers(words(methods), words(bits), places[0], root),

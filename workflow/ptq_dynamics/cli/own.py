@@ -133,8 +133,11 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     errors = 100 * values.drop(columns="loss").add_suffix(" (%)")
     runs = [*site.config.families.own]
     numbers, own = places.join([values.loss, errors]), places.loc[runs].dropna(subset="step")
-    if unknown := int(own.lr.isna().sum()):
-        words += f" {unknown} of {len(own)} learning rates are not known; give --lr."
+    options = {"learning rate": ("lr", "--lr"), "number of tokens": ("tokens", "--tokens-per-step")}
+    for what, (column, option) in options.items():
+        if unknown := int(own[column].isna().sum()):
+            count = f"{unknown} of {len(own)} checkpoints"
+            words += f" The {what} of {count} is not known; give {option}."
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
     text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
@@ -145,7 +148,8 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
         begins = f"Each block begins with BOS (token {', '.join(map(str, tokens))})."
     elif BEGIN in facts:
         begins = "Blocks begin without BOS, because the tokenizer adds none."
-    words += "\n\n" + " ".join([about, begins, *_settings(plan, table[~is_full])])
+    settings = [*_settings(plan, table[~is_full]), "Bits are those of a code, without scales."]
+    words += "\n\n" + " ".join([about, begins, *settings])
     parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
     parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
     for beside, (what, index, factor, form) in BESIDE.items():

@@ -13,7 +13,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.sources.own import Texts, joined
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.hub import folders
-from ptq_dynamics.quantize.methods.gguf_file import GgufFile
+from ptq_dynamics.quantize.methods.gguf import GgufFile
 
 Yaml = dict[str, Any]  # content of a file of configuration
 DEFAULTS, QUANTIZERS = ROOT / "config/own.yaml", ROOT / "config/quantizers.yaml"

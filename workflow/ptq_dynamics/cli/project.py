@@ -98,13 +98,15 @@ def write(
     seed: int,
     grows: bool,
     lost: Shards = frozenset(),
-) -> None:
+) -> list[str]:
     """Write the configuration of runs by name. `average` consecutive checkpoints are averaged, if
     there are so many; there may be too few while a run `grows`.
     Checkpoints and averages are left out that are `lost`, since their weights were deleted. The
-    errors of lone checkpoints are measured with a second calibration set, too."""
+    errors of lone checkpoints are measured with a second calibration set, too. Return a line for
+    each run with too few checkpoints for the default average."""
     default, curves = config.read_yaml(DEFAULTS), dict[str, list[str]]()
     averages, own, second, most = dict[str, Yaml](), dict[str, Yaml](), Yaml(), 0
+    short = list[str]()
     files = [name for name, kind in quantizers.items() if kind["method"] == "gguf-file"]
     size = default["average"] if average is None else average
     for key, (name, entry) in zip(keys(runs), runs.items(), strict=True):
@@ -114,6 +116,9 @@ def write(
             others = f"or from 2 to {count} (all checkpoints)"
             others = others if count > 1 else "since there is one checkpoint"
             raise Problem(f"--average is {average}: must be 0, {others}")
+        if average is None and 1 < count < size:
+            too_few = f"{count} checkpoints, too few for an average of {size}"
+            short.append(f"{name} has {too_few}; give --average {count}")
         if files and (count > 1 or len(runs) > 1):
             why = "is of one checkpoint; name its folder, or --last 1"
             raise Problem(f"--methods: {files[0]} {why}")
@@ -152,7 +157,10 @@ def write(
         print(f"{shard} of {of} is left out: it was deleted, and not measured as it is now")
     if more:
         inputs = root, runs, quantizers, scale
-        write(*inputs, average=average, metrics=metrics, seed=seed, grows=grows, lost=lost | more)
+        more |= lost
+        return write(*inputs, average=average, metrics=metrics, seed=seed, grows=grows, lost=more)
+    print(*(f"{line}\n" for line in short), sep="", end="", flush=True)
+    return short
 
 
 def keys(runs: Collection[str]) -> list[str]:

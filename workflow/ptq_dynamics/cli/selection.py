@@ -15,7 +15,7 @@ from ptq_dynamics.config.families import Local, Own
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.job import stale
 from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
-from ptq_dynamics.hub import folders, formats
+from ptq_dynamics.hub import folders
 from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.plan import Plan
@@ -61,9 +61,6 @@ def without_defects(
 
 def _sound(folder: Path, root: Path, entry: Own) -> tuple[Given, tuple[LocalFile, ...]]:
     files = folders.files_of(folder, has_code=entry.trusts_code)
-    config = folders.json_object(folder / CONFIG)
-    if (why := formats.unknown(config, () if entry.trusts_code else None)) is not None:
-        raise Problem(f"{folder} {why}")
     model = described_model(folder, entry)
     if not any(is_of_tokenizer(file.name) for file in (*files, *folders.listed(root, bool))):
         mend = "save it there: tokenizer.save_pretrained"

@@ -3,7 +3,8 @@
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -101,16 +102,11 @@ def obtain(
             except OSError:
                 shutil.copyfile(path, target)  # from another file system
             return
-    try:
+    with explaining(source, file.name):
         # Without force, the library would copy damaged files of its cache.
         downloaded = hf_hub_download(
             *place, revision=source.commit, local_dir=scratch, force_download=True
         )
-    # Proxies and mirrors lead to many types of errors.
-    except Exception as error:
-        if is_full_disk(error):
-            raise
-        raise explained(error, source, file.name) from error
     if not file.matches(Path(downloaded)):
         raise Problem(
             f"{source}: the downloaded {file.name} differs from its digest {file.digest} at commit "
@@ -119,8 +115,19 @@ def obtain(
     os.replace(downloaded, target)
 
 
-def explained(error: Exception, source: Source, what: str) -> Problem:
-    """Return an error of the hub as a `Problem` that states what to do."""
+@contextmanager
+def explaining(source: Source, what: str) -> Iterator[None]:
+    """Raise an error of the hub as a `Problem` that states what to do."""
+    try:
+        yield
+    # Proxies and mirrors lead to many types of errors.
+    except Exception as error:
+        if is_full_disk(error):
+            raise
+        raise _explained(error, source, what) from error
+
+
+def _explained(error: Exception, source: Source, what: str) -> Problem:
     from huggingface_hub import constants, errors
 
     lock = "correct its name in config/families.yaml, then run ptq-dynamics lock"

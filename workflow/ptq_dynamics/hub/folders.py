@@ -3,13 +3,13 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from filecmp import cmp
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, UNCALLED, Forms, weight_files
 from ptq_dynamics.base.problem import Problem
@@ -17,8 +17,6 @@ from ptq_dynamics.hub import formats
 from ptq_dynamics.hub.files import is_code, is_small, is_weights
 
 STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
-TOKENS: Final = "num_input_tokens_seen"  # in trainer_state.json
-BEST: Final = "best_global_step"  # its entry with the step of the best checkpoint
 # Subfolders with the model at the end of a run.
 FINAL = re.compile(r"(^|[-_])(final|last|latest)$")
 # Names of saves that were interrupted, such as tmp-checkpoint-500 of transformers.
@@ -46,12 +44,12 @@ class LogEntry(TypedDict):
 
 
 class State(TypedDict):
-    """Entries of trainer_state.json. None is unknown."""
+    """Entries of trainer_state.json, and whether it names the best step. None is unknown."""
 
     global_step: int | None
     num_input_tokens_seen: int | None
     log_history: list[LogEntry]
-    best_global_step: NotRequired[int | None]
+    names_best: bool
 
 
 @dataclass(frozen=True)
@@ -74,42 +72,46 @@ def checkpoints(
         raise Problem(f"{folder} is no folder; correct the path")
     if not pattern.groups:
         raise Problem(f"--step {pattern.pattern!r} has no brackets around the step")
-    by_step, lacking, is_one = dict[int, Path](), list[Path](), (folder / CONFIG).is_file()
-    for path, step in _stepped(folder, pattern):
-        if TEMPORARY.match(path.name) or is_excluded(path, exclude):
+    by_step, lacking = dict[int, Path](), list[Path]()
+    stepped = _stepped(folder, pattern, exclude)
+    for path, step in stepped.items():
+        if TEMPORARY.match(path.name):
             continue
         if not (path / CONFIG).is_file():
             lacking.append(path)
         elif (other := by_step.setdefault(step, path)) is not path:
             mend = "give --step another pattern, or --exclude one"
             raise Problem(f"{path} has the step of {other}; {mend}")
-    if is_one and not by_step:
+    if (folder / CONFIG).is_file() and not by_step:
         return {folder: None}
-    for path in _others(folder, by_step.values()):
-        last = final_step(path) if _is_final(path, folder) and _weights(path) else None
-        if is_excluded(path, exclude) or twin(path, by_step.values()) is not None:
-            continue
-        if last is not None and last not in by_step:
+    for path in _others(folder, by_step.values(), exclude):
+        last = _final_step(path) if _is_final(path, folder) and _weights(path) else None
+        if last is not None and last not in by_step and _twin(path, by_step.values()) is None:
             by_step[last] = path
-    if not by_step:
-        for path in (*lacking, folder):
-            if (kind := formats.recognized(path)) is not None:
-                raise Problem(f"{path} has {kind}")
-        if any(is_excluded(path, exclude) for path, _ in _stepped(folder, pattern)):
-            raise Problem(f"--exclude leaves no checkpoint in {folder}; correct it")
-        if lacking:
-            raise Problem(f"{lacking[0]} has no {CONFIG}; save the whole model, or move it away")
-        why = "and no subfolder that has one is named as checkpoint-500"
-        mend = r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
-        raise Problem(f"{folder} has no {CONFIG}, {why}; {mend}")
-    return {by_step[step]: step for step in sorted(by_step)}
+    if by_step:
+        return {by_step[step]: step for step in sorted(by_step)}
+    for path in (*lacking, folder):
+        if (kind := formats.recognized(path)) is not None:
+            raise Problem(f"{path} has {kind}")
+    if len(_stepped(folder, pattern)) > len(stepped):
+        raise Problem(f"--exclude leaves no checkpoint in {folder}; correct it")
+    if lacking:
+        raise Problem(f"{lacking[0]} has no {CONFIG}; save the whole model, or move it away")
+    why = "and no subfolder that has one is named as checkpoint-500"
+    mend = r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
+    raise Problem(f"{folder} has no {CONFIG}, {why}; {mend}")
 
 
-def _stepped(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[Path, int]]:
-    """Yield the subfolders whose names have a step, and the step."""
-    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
-        if (match := pattern.search(path.name)) and match[1].isdecimal():
-            yield path, int(match[1])
+def _stepped(
+    folder: Path, pattern: re.Pattern[str], exclude: Iterable[str] = ()
+) -> dict[Path, int]:
+    """Return the subfolders whose names have a step, and the step."""
+    matches = {path: pattern.search(path.name) for path in _subfolders(folder, exclude)}
+    return {path: int(m[1]) for path, m in matches.items() if m and m[1].isdecimal()}
+
+
+def _subfolders(folder: Path, exclude: Iterable[str]) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not is_excluded(p, exclude))
 
 
 def is_excluded(path: Path | str, exclude: Iterable[str]) -> bool:
@@ -122,14 +124,12 @@ def unmeasured(folder: Path, pattern: re.Pattern[str], exclude: Collection[str] 
     checkpoints."""
     measured, lines = checkpoints(folder, pattern, exclude), list[str]()
     steps = {step: path.name for path, step in measured.items() if step is not None}
-    others = _others(folder, measured)
+    others = _others(folder, measured, exclude)
     if folder not in measured:
-        others += [path for path, _ in _stepped(folder, pattern) if path not in measured]
+        others += [path for path in _stepped(folder, pattern, exclude) if path not in measured]
     for path in dict.fromkeys(others):
         mend = "; to measure it, move it to a subfolder checkpoint-STEP, or give --step"
-        if is_excluded(path, exclude):
-            continue
-        if (other := twin(path, measured)) is not None:
+        if (other := _twin(path, measured)) is not None:
             why, mend = f"its weights are those of {other.name}", ""
         elif path != folder and TEMPORARY.match(path.name):
             why = "its name is that of an interrupted save"
@@ -140,7 +140,7 @@ def unmeasured(folder: Path, pattern: re.Pattern[str], exclude: Collection[str] 
         elif not _is_final(path, folder):
             why = "its name has no step"
         else:
-            name = steps.get(final_step(path) or 0)
+            name = steps.get(_final_step(path) or 0)
             why = f"{name} has its step, but other weights" if name else "no file has its step"
         lines.append(f"{path} is left out: {why}{mend}")
     return lines
@@ -151,12 +151,12 @@ def _is_final(path: Path, folder: Path) -> bool:
     return path == folder or bool(is_named)
 
 
-def _others(folder: Path, known: Collection[Path]) -> list[Path]:
+def _others(folder: Path, known: Collection[Path], exclude: Iterable[str]) -> list[Path]:
     """Return the other folders with a model: subfolders, and the folder itself."""
-    every = [*sorted(path for path in folder.iterdir() if path.is_dir()), folder]
+    own = [] if is_excluded(folder, exclude) else [folder]
     return [
         path
-        for path in every
+        for path in (*_subfolders(folder, exclude), *own)
         if path not in known and (path / CONFIG).is_file()
         if any(is_weights(file.name) for file in path.iterdir())
     ]
@@ -169,7 +169,7 @@ def _weights(folder: Path) -> list[Path]:
         return []
 
 
-def twin(folder: Path, others: Iterable[Path]) -> Path | None:
+def _twin(folder: Path, others: Iterable[Path]) -> Path | None:
     """Return the first of other checkpoints whose weights have the same bytes, if any."""
     ours = _weights(folder)
     for other in others if ours else ():
@@ -181,11 +181,10 @@ def twin(folder: Path, others: Iterable[Path]) -> Path | None:
     return None
 
 
-def final_step(folder: Path) -> int | None:
+def _final_step(folder: Path) -> int | None:
     """Return the step in trainer_state.json, or else the last step of its log."""
     known = state(folder)
-    logged = (entry["step"] for entry in known["log_history"])
-    return known["global_step"] or max(logged, default=None)
+    return known["global_step"] or max((e["step"] for e in known["log_history"]), default=None)
 
 
 def state(folder: Path) -> State:
@@ -198,12 +197,12 @@ def state(folder: Path) -> State:
         for entry in (logged if isinstance(logged, list) else ())
         if isinstance(entry, dict) and (step := _count(entry.get("step"))) is not None
     ]
-    known: State = {
+    return {
         "global_step": _count(content.get("global_step")),
         "num_input_tokens_seen": _count(content.get("num_input_tokens_seen")),
         "log_history": entries,
+        "names_best": "best_global_step" in content,
     }
-    return {**known, BEST: _count(content[BEST])} if BEST in content else known
 
 
 def _number(value: object) -> float | None:

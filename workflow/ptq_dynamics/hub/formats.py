@@ -4,7 +4,8 @@ causal language models of transformers."""
 import re
 import sys
 from collections.abc import Collection, Mapping
-from importlib.metadata import distribution
+from functools import cache
+from importlib.metadata import distribution, version
 from pathlib import Path
 from runpy import run_path
 
@@ -47,11 +48,13 @@ def misfit(config: Mapping[str, object], code: Collection[str] | None = None) ->
     names = [str(name) for name in classes] if isinstance(classes, list) else []
     if not kind:
         return "has a config.json without model_type, so no model of transformers"
-    if config.get("is_encoder_decoder"):
-        return f"holds an encoder and a decoder ({kind}); only causal language models are measured"
     auto = config.get("auto_map")
     auto = auto if isinstance(auto, Mapping) else {}
-    if code is not None and auto:
+    if kind not in _types() and (code is None or not auto):
+        return _unknown(kind, has_code=bool(auto))
+    if config.get("is_encoder_decoder"):
+        return f"holds an encoder and a decoder ({kind}); only causal language models are measured"
+    if auto and code is not None:
         return _lacking({part: str(auto[part]) for part in PARTS if part in auto}, code)
     if names and not any(map(CAUSAL.search, names)) and PARTS[-1] not in auto:
         return f"holds a {names[0]}; only causal language models are measured"
@@ -77,16 +80,15 @@ def _lacking(auto: Mapping[str, str], code: Collection[str]) -> str | None:
     return None
 
 
-def unknown(config: Mapping[str, object], code: Collection[str] | None) -> str | None:
-    """Return why transformers cannot read a model, if it has no such type, and the model no `code`
-    that may run."""
+@cache
+def _types() -> frozenset[str]:
     # Importing transformers takes a second; this file of it holds plain names.
-    library = distribution("transformers")
-    names = run_path(str(library.locate_file("transformers/models/auto/auto_mappings.py")))
-    kind, auto = str(config.get("model_type")), config.get("auto_map")
-    if kind in ("None", *names["CONFIG_MAPPING_NAMES"]) or (auto and code is not None):
-        return None
-    if auto:
+    file = distribution("transformers").locate_file("transformers/models/auto/auto_mappings.py")
+    return frozenset(run_path(str(file))["CONFIG_MAPPING_NAMES"])
+
+
+def _unknown(kind: str, *, has_code: bool) -> str:
+    if has_code:
         return f"needs code of its own for {kind}; --trust-remote-code lets it run"
     mend = "register its classes with register_for_auto_class, save it, and --trust-remote-code"
-    return f"has the type {kind}, which transformers {library.version} lacks; {mend}"
+    return f"has the type {kind}, which transformers {version('transformers')} lacks; {mend}"

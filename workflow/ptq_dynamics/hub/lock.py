@@ -2,7 +2,7 @@
 move; a locked file is downloaded with equal bytes, or not at all."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,11 +15,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from ptq_dynamics.base.checkpoints import forms, require_plain, require_plain_names
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.hub import files, folders, formats
-from ptq_dynamics.hub.files import HubFile, Source, explained
+from ptq_dynamics.hub import files, folders
+from ptq_dynamics.hub.files import HubFile, Source, explaining
 
 if TYPE_CHECKING:
-    from huggingface_hub import CachedRevisionInfo
     from huggingface_hub.hf_api import RepoSibling
 
 LOCK = Path("config/families.lock.json")
@@ -72,13 +71,10 @@ def pinned(wanted: Wanted) -> Entry:
     if constants.HF_HUB_OFFLINE:
         return _cached(wanted)
     source = Source(wanted.repository, wanted.revision, wanted.revision)
-    try:
+    with explaining(source, "the list of files"):
         about = HfApi().model_info(
             wanted.repository, revision=wanted.revision, files_metadata=True, timeout=TIMEOUT
         )
-    # Proxies and mirrors lead to many types of errors.
-    except Exception as error:
-        raise explained(error, source, "the list of files") from error
     every = about.siblings or ()
     require_plain_names(source, (sibling.rfilename for sibling in every))
     chosen = files.choose(wanted.part, (_file(sibling, source) for sibling in every))
@@ -89,44 +85,41 @@ def pinned(wanted: Wanted) -> Entry:
 
 def _cached(wanted: Wanted) -> Entry:
     """Return a revision in the hub's cache, where the digest of a file is the name of its copy."""
+    from huggingface_hub import snapshot_download
+
     kinds = {64: "sha256", 40: "git-sha1"}
-    for about in _in_cache(wanted.repository):
-        if wanted.revision in (about.commit_hash, *about.refs):
-            named = [(file, file.blob_path.name) for file in about.files]
-            every = [
-                HubFile(file.file_name, file.size_on_disk, f"{kinds[len(name)]}:{name}")
-                for file, name in named
-                if files.is_of_checkpoint(file.file_name) and len(name) in kinds
-            ]
-            if chosen := files.choose(wanted.part, every):
-                return Entry(about.commit_hash, chosen)
+    with suppress(OSError, ValueError):
+        folder = Path(
+            snapshot_download(wanted.repository, revision=wanted.revision, local_files_only=True)
+        )
+        digests = {path: path.resolve().name for path in folder.iterdir()}
+        every = [
+            HubFile(path.name, path.stat().st_size, f"{kinds[len(digest)]}:{digest}")
+            for path, digest in digests.items()
+            if files.is_of_checkpoint(path.name) and len(digest) in kinds
+        ]
+        if chosen := files.choose(wanted.part, every):
+            return Entry(folder.name, chosen)
     place = f"{wanted.repository}@{wanted.revision}"
     raise Problem(f"{place} is not complete in the hub's cache; unset HF_HUB_OFFLINE")
-
-
-def _in_cache(repository: str) -> Iterator["CachedRevisionInfo"]:
-    from huggingface_hub import constants, errors, scan_cache_dir
-
-    with suppress(errors.CacheNotFound):
-        for cached in scan_cache_dir(constants.HF_HUB_CACHE).repos:
-            if cached.repo_id == repository and cached.repo_type == "model":
-                yield from cached.revisions
 
 
 def revisions(repository: str, pattern: str) -> list[str]:
     """Return the branches and tags that match a shell pattern, or a commit. Raises `Problem` if
     nothing matches."""
-    from huggingface_hub import HfApi, constants
+    from huggingface_hub import HfApi, constants, errors, scan_cache_dir
 
     if files.COMMIT.match(pattern):
         return [pattern]
+    every = list[str]()
     if constants.HF_HUB_OFFLINE:
-        every = [name for cached in _in_cache(repository) for name in cached.refs]
+        with suppress(errors.CacheNotFound):
+            repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
+            own = (r for r in repositories if (r.repo_id, r.repo_type) == (repository, "model"))
+            every = [name for cached in own for name in cached.refs]
     else:
-        try:
+        with explaining(Source(repository, "main", "main"), "its branches"):
             refs = HfApi().list_repo_refs(repository)
-        except Exception as error:
-            raise explained(error, Source(repository, "main", "main"), "its branches") from error
         every = [ref.name for ref in (*refs.branches, *refs.tags)]
     if not (matching := sorted(name for name in every if fnmatch(name, pattern))):
         near = ", ".join(sorted(every)[:8]) or "none"
@@ -140,19 +133,15 @@ def model(repository: str, revision: str, locked: Entry, *, trusts_code: bool) -
 
     commit = locked.commit
     source = Source(repository, revision, commit)
-    try:
+    with explaining(source, "config.json, or what safetensors hold,"):
         config = Path(hub.hf_hub_download(repository, files.CONFIG, revision=commit))
         if hub.constants.HF_HUB_OFFLINE:
             metadata = hub.get_local_safetensors_metadata(config.parent)
         else:
             metadata = hub.get_safetensors_metadata(repository, revision=commit)
-    except Exception as error:
-        raise explained(error, source, "config.json, or what safetensors hold,") from error
     require_plain(source, config.parent, forms(metadata))
     about = json.loads(config.read_text(encoding="utf-8"))
     code = [f.name for f in locked.files if files.is_code(f.name)] if trusts_code else None
-    if (why := formats.unknown(about, code)) is not None:
-        raise Problem(f"{source} {why}")
     return folders.about(source, about, forms(metadata), code)
 
 

@@ -17,16 +17,15 @@ UNKNOWN = "checkpoint"  # phase of a checkpoint whose rate is not known
 RESTART = "restart"  # phase of a checkpoint whose rate has risen again after a decay
 LARGEST = 2**20  # bytes of a scheduler's content
 ROUNDING = 1e-12  # largest relative difference of equal rates
-State = Mapping[str, Any]  # of a Trainer, as `folders.state` returns it
 RatesAndPhases = dict[int | None, tuple[float | None, str]]  # learning rate and phase by step
 
 
-def logged(state: State, version: str) -> dict[int, float]:
+def logged(state: folders.State, version: str) -> dict[int, float]:
     """Return the rates of the next update by step, from a trainer_state.json and the version of
     transformers that wrote it."""
     # From 4.51 on, the Trainer logs the rate of the last update. 4.50 was the first version to
     # write best_global_step, and a checkpoint that is saved again has a later version.
-    is_of_last = folders.BEST in state and not version.startswith("4.50.")
+    is_of_last = state["names_best"] and not version.startswith("4.50.")
     rates = ((entry["step"], entry["learning_rate"]) for entry in state["log_history"])
     return {step - is_of_last: rate for step, rate in rates if rate is not None}
 
@@ -51,7 +50,7 @@ class _Plain(pickle._Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
-def _plain(path: Path) -> State:
+def _plain(path: Path) -> Mapping[str, Any]:
     """Return what torch saved. Plain content is read without torch, whose import takes a second."""
     try:
         with ZipFile(path) as file:
@@ -59,8 +58,7 @@ def _plain(path: Path) -> State:
             if entry.file_size > LARGEST:
                 raise Problem(f"{path} has {entry.file_size:,} bytes of content")
             with file.open(entry) as content:
-                state: State = _Plain(content).load()
-                return state
+                return dict(_Plain(content).load())
     except (BadZipFile, pickle.UnpicklingError):
         import torch
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import lm_eval
@@ -18,9 +18,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks._yaml_loader import load_yaml
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure.series import TaskSettings
 from ptq_dynamics.measure.tasks import TaskPart
@@ -33,27 +31,19 @@ BUILTIN = Path(lm_eval.tasks.__file__).parent
 ELSEWHERE = ("dataset_path", "dataset_name", "dataset_kwargs", "tag", "group", "task_list")
 
 
-class TaskAnswers:
-    """The tasks of a job, and `facts` of each task."""
+# The harness logs hints for every task and model.
+logging.getLogger("lm_eval").setLevel(logging.ERROR)
 
-    def __init__(self, tasks: Sequence[TaskSettings], context: Context[object]) -> None:
-        # The harness logs hints for every task and model.
-        logging.getLogger("lm_eval").setLevel(logging.ERROR)
-        self._tasks = {
-            settings: load_parts(context.input(needs.task(settings.task))) for settings in tasks
-        }
-        self.facts: dict[str, dict[str, float]] = {
-            settings.task: {"chance": _chance(parts, settings.documents)}
-            for settings, parts in self._tasks.items()
-        }
 
-    def answers(self, model: PreTrainedModel, folder: Path) -> dict[str, np.ndarray]:
-        """Return the outcomes of every task for the model of a checkpoint folder."""
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        return {
-            settings.task: model_outcomes(AnsweringModel(settings, model, tokenizer), parts)
-            for settings, parts in self._tasks.items()
-        }
+def answered(
+    tasks: Mapping[TaskSettings, Parts], model: PreTrainedModel, folder: Path
+) -> dict[str, np.ndarray]:
+    """Return the outcomes of every task for the model of a checkpoint folder."""
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return {
+        settings.task: model_outcomes(AnsweringModel(settings, model, tokenizer), parts)
+        for settings, parts in tasks.items()
+    }
 
 
 class AnsweringModel(HFLM):
@@ -108,9 +98,7 @@ def model_outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
     values = [
         sample[part.metric]
         for part, _ in parts
-        for sample in sorted(
-            result["samples"][part.name], key=lambda answered: int(answered["doc_id"])
-        )
+        for sample in sorted(result["samples"][part.name], key=lambda s: int(s["doc_id"]))
     ]
     return np.asarray(values, dtype=np.float32)
 
@@ -135,7 +123,7 @@ def _read(file: Path) -> Dataset:
     return Dataset.from_list([json.loads(line) for line in lines])
 
 
-def _chance(parts: Parts, documents: int | None) -> float:
+def chance(parts: Parts, documents: int | None) -> float:
     """Return the mean of 1 / choices over documents, 0 for documents without choices."""
     shares = [
         1 / len(task.doc_to_choice(document)) if task.config.doc_to_choice is not None else 0.0

@@ -3,7 +3,6 @@ validation losses, and answers to downstream tasks, with one model in memory."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,12 +25,12 @@ from ptq_dynamics.measure import names
 from ptq_dynamics.measure.carried import carried
 from ptq_dynamics.measure.metrics import Measured, OfPredictions
 from ptq_dynamics.measure.names import CHECKPOINT_ID, LAYERS, LOSSES, OUTCOMES, STEP
-from ptq_dynamics.measure.series import MeasureSettings
+from ptq_dynamics.measure.series import MeasureSettings, TaskSettings
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 
 if TYPE_CHECKING:
-    from ptq_dynamics.measure.answers import TaskAnswers
+    from ptq_dynamics.measure.answers import Parts
 
 SHOWN = 4  # matrices that an error names
 # A checkpoint and the folder of its weights; of quantized ones also errors by layer, and facts:
@@ -48,7 +47,12 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
     corpus, chosen = context.input(needs.CORPUS), source.at(settings.checkpoints)
     validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
     is_full = settings.quantizer is None
-    asking = _asking(context) if settings.tasks else None
+    tasks = dict[TaskSettings, "Parts"]()
+    if settings.tasks:
+        from ptq_dynamics.measure import answers  # the harness takes seconds to import
+
+        for task in settings.tasks:
+            tasks[task] = answers.load_parts(context.input(needs.task(task.task)))
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
     values = list[tuple[str, str, float, float | None]]()
     of_predictions = [metric for metric in settings.metrics if isinstance(metric, OfPredictions)]
@@ -71,17 +75,15 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
         with models.offloading(context.scratch):
             model = models.load(folder, torch.float32 if is_full else None)
             place = source.folder(checkpoint)
-            with _compared(model, place, of_predictions) as compared:
-                losses[name] = models.block_losses(model, validation, settings.batch)
+            losses[name], means = _losses(model, place, of_predictions, validation, settings.batch)
             if not losses[name].isfinite().all():
                 raise Problem(
                     f"the loss of {name} is not finite; leave the checkpoint or the quantizer out"
                 )
-            if asking is not None:
-                answers = asking.answers(model, folder)
-                outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
+            if tasks:
+                right = answers.answered(tasks, model, folder)
+                outcomes |= {f"{task}/{name}": values for task, values in right.items()}
             for metric in settings.metrics:
-                means = {key: torch.stack(values) for key, values in compared.items()}
                 now = Measured(model, place, validation, losses[name], settings.batch, means)
                 values.append((name, metric.columns[0].name, *metric.measure(now)))
             if settings.carried and checkpoint == chosen[-1]:
@@ -90,9 +92,12 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
         del model
         context.progress.maybe(f"{name}  loss {float(losses[name].mean()):.4f}")
     save_file(losses, context.out / LOSSES)
-    if asking is not None:
+    if tasks:
         save_arrays(outcomes, context.out / OUTCOMES)
-        facts["tasks"] = asking.facts
+        facts["tasks"] = {
+            task.task: {"chance": answers.chance(parts, task.documents)}
+            for task, parts in tasks.items()
+        }
     if values:
         columns = [CHECKPOINT_ID, names.METRIC, names.VALUE, names.ERROR]
         pd.DataFrame(values, columns=columns).to_csv(context.out / names.VALUES, index=False)
@@ -103,17 +108,17 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
     return trajectory.facts(chosen, **facts)
 
 
-@contextmanager
-def _compared(
-    model: torch.nn.Module, folder: Path, metrics: Sequence[OfPredictions]
-) -> Iterator[dict[str, list[Tensor]]]:
-    """Compare all predictions of a model with those of the weights in a folder; yield the means
-    over the tokens of each sequence, by metric."""
+def _losses(
+    model: torch.nn.Module,
+    folder: Path,
+    metrics: Sequence[OfPredictions],
+    blocks: Tensor,
+    batch_size: int,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the loss of each block, float32 [n], and of each metric of predictions the mean over
+    the tokens of a block, [n], with the weights in a folder as full precision."""
+    full = models.load(folder, torch.float32) if metrics else model
     means = {metric.metric: list[Tensor]() for metric in metrics}
-    if not metrics:
-        yield means
-        return
-    full = models.load(folder, torch.float32)
 
     # One sequence at a time, because logits of large vocabularies take gigabytes.
     def compare(_model: object, inputs: tuple[Tensor], output: CausalLMOutput) -> None:
@@ -123,16 +128,11 @@ def _compared(
             for metric in metrics:
                 means[metric.metric].append(metric.of(p, q.to(p.device)).mean().cpu())
 
-    handle = model.register_forward_hook(compare)
-    yield means
-    handle.remove()
-
-
-def _asking(context: Context[MeasureSettings]) -> "TaskAnswers":
-    # The harness takes seconds to import.
-    from ptq_dynamics.measure.answers import TaskAnswers
-
-    return TaskAnswers(context.settings.tasks, context)
+    handles = [model.register_forward_hook(compare)] if metrics else []
+    losses = models.block_losses(model, blocks, batch_size)
+    for handle in handles:
+        handle.remove()
+    return losses, {name: torch.stack(values) for name, values in means.items()}
 
 
 def _packed(

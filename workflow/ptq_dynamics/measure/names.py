@@ -44,7 +44,6 @@ EIGENVALUE = "eigenvalue_"  # followed by its rank from 01
 CARRIED = "carried"
 CARRIED_BY_ONE = "carried_by_one"
 GAIN = "gain"
-OF_BLOCKS = (CARRIED, CARRIED_BY_ONE, GAIN)
 # Metrics of downstream tasks. MEAN in the column of tasks is the mean over tasks.
 ACCURACY: Final = "accuracy"
 DEGRADATION: Final = "accuracy_degradation"

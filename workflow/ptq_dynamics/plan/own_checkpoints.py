@@ -82,7 +82,8 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     scheduled = {path: own_rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
-        tokens, id_ = states[path][folders.TOKENS] or None, ALONE if step is None else step_id(step)
+        tokens = states[path]["num_input_tokens_seen"] or None
+        id_ = ALONE if step is None else step_id(step)
         about = Checkpoint(id_, step, tokens, scheduled[path], own_rates.UNKNOWN)
         files = folders.files_of(path, has_code=entry.trusts_code)
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
@@ -176,7 +177,7 @@ def _tokens(entry: Own, step: int | None) -> int | None:
 def _rates(
     entry: Own,
     every: Iterable[int | None],
-    states: Mapping[Path, own_rates.State] = {},
+    states: Mapping[Path, folders.State] = {},
     saved: Mapping[int | None, float | None] = {},
 ) -> own_rates.RatesAndPhases:
     """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the

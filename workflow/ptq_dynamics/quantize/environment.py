@@ -20,7 +20,6 @@ FOLDER = ".venv-"  # hidden, so that the manifest does not list its files
 COMPLETE = ".installed"  # a file in an environment whose installation succeeded
 REPOSITORY = Path(__file__).resolve().parents[3]
 INSTALL = REPOSITORY / "envs/install.py"
-COMMENT = re.compile(r"^ *#.*\n", re.MULTILINE)
 
 
 class EnvironmentSettings(Strict):
@@ -61,8 +60,8 @@ def python(environment: manifest.Manifest) -> Path:
 
 def digest(*locks: Path) -> str:
     """Return the hex sha256 of lock files without their comments."""
-    text = "".join(COMMENT.sub("", lock.read_text(encoding="utf-8")) for lock in locks)
-    return hashlib.sha256(text.encode()).hexdigest()
+    text = "".join(lock.read_text(encoding="utf-8") for lock in locks)
+    return hashlib.sha256(re.sub(r"(?m)^ *#.*\n", "", text).encode()).hexdigest()
 
 
 def _create(folder: Path, context: Context[EnvironmentSettings]) -> None:

@@ -1,13 +1,12 @@
 """Write quantized checkpoints with packed layers."""
 
 import json
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from functools import reduce
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
@@ -31,17 +30,14 @@ MIXTRAL = ("mixtral", "minimax", "minimax_m2")
 NAMES = {"mlp.": "block_sparse_moe.", "gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 
 
-T = TypeVar("T")
-
-
-class OnDemand(Mapping[str, Tensor], Generic[T]):
+class OnDemand(Mapping[str, Tensor]):
     """Weights by layer, [out, in], each read or dequantized on access to save memory."""
 
-    def __init__(self, layers: Mapping[str, T], make: Callable[[T], Tensor]) -> None:
-        self._layers, self._make = layers, make
+    def __init__(self, layers: Collection[str], weight: Callable[[str], Tensor]) -> None:
+        self._layers, self._weight = layers, weight
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._make(self._layers[name])
+        return self._weight(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)
@@ -64,7 +60,7 @@ def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
             raise _unknown(folder, name) from None
         return weight.T.contiguous() if hasattr(layers[name], "transposed") else weight
 
-    return OnDemand({name: name for name in layers}, read)
+    return OnDemand(layers, read)
 
 
 def on_grids(
@@ -77,12 +73,12 @@ def on_grids(
         rounded = grids[name].weight()
         return unscaled_weight(name, rounded.float(), scaling) if scaling else rounded
 
-    def save(source: Path, target: Path) -> None:
-        _save(source, target, grids, others)
+    def write(source: Path, target: Path) -> None:
+        _write(source, target, grids, others)
         if scaling:
             save_file(_plain(scaling), target / SCALING)
 
-    return Quantized(OnDemand({name: name for name in grids}, weight), save)
+    return Quantized(OnDemand(grids, weight), write)
 
 
 def in_floats(weights: Mapping[str, Tensor], model: PreTrainedModel) -> Quantized:
@@ -92,7 +88,7 @@ def in_floats(weights: Mapping[str, Tensor], model: PreTrainedModel) -> Quantize
         f"{_saved(name, kind)}.weight": value.T if hasattr(layers[name], "transposed") else value
         for name, value in weights.items()
     }
-    return Quantized(weights, lambda source, target: _save(source, target, {}, saved))
+    return Quantized(weights, lambda source, target: _write(source, target, {}, saved))
 
 
 def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict[str, object]:
@@ -122,12 +118,11 @@ def grid_of(name: str, layer: Any, on_grid: Tensor) -> Grid:
     return grid
 
 
-def _save(
+def _write(
     source: Path, target: Path, grids: Mapping[str, Grid], others: Mapping[str, Tensor]
 ) -> None:
-    """Copy a checkpoint with packed layers and other values of some parameters.
+    """Write the weights of a checkpoint with packed layers and other values of some parameters.
     The dtype in its config.json is the widest of its parameters and scales."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
     about = packed.read_config(source)
     ordered = all(grid.columns is None for grid in grids.values())
     pack = _compressed_layer if ordered else _gptq_layer
@@ -212,10 +207,6 @@ def _config(grid: Grid, ordered: bool, layers: Iterable[str]) -> dict[str, objec
             "quantization_status": "compressed",
             "config_groups": groups(grid.bits, symmetric, grid.group_size, layers),
         }
-    form: dict[str, object] = {
-        "quant_method": GPTQ,
-        "checkpoint_format": "gptq_v2",
-        "pack_dtype": "int32",
-    }
-    form |= {"bits": grid.bits, "group_size": grid.group_size}
-    return form | {"desc_act": True, "sym": symmetric, "lm_head": False}
+    form = {"quant_method": GPTQ, "checkpoint_format": "gptq_v2", "pack_dtype": "int32"}
+    sizes = {"bits": grid.bits, "group_size": grid.group_size}
+    return {**form, **sizes, "desc_act": True, "sym": symmetric, "lm_head": False}

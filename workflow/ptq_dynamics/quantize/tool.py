@@ -39,8 +39,11 @@ class ForeignGptq(Calibrated, Grouped):
     ) -> Iterator[Quantized]:
         """Quantize all checkpoints in one process, which imports the library once."""
         import numpy as np
+        from safetensors.torch import load_file
 
         from ptq_dynamics import models
+        from ptq_dynamics.models import packed
+        from ptq_dynamics.quantize.storage import on_grids
 
         scratch = context.scratch.resolve()
         targets = [scratch / f"by-tool-{number}" for number in range(len(folders))]
@@ -65,20 +68,7 @@ class ForeignGptq(Calibrated, Grouped):
         if done.returncode:
             last = (done.stderr.splitlines() or [f"it ended with {done.returncode}"])[-1]
             raise Problem(f"{self.method}: {last.removeprefix('error: ')}")
-        return map(self._read, targets, folders)
-
-    def _read(self, target: Path, folder: Path) -> Quantized:
-        from safetensors.torch import load_file
-
-        from ptq_dynamics.models import packed
-        from ptq_dynamics.quantize.storage import on_grids
-
-        report = json.loads((target / "report.json").read_text(encoding="utf-8"))
-        if layers := report["fallback_layers"]:
-            raise Problem(
-                f"{self.method} rounded {', '.join(layers)} of {folder} to nearest, because the "
-                "Hessian cannot be inverted; raise damping or the calibration set"
-            )
-        tensors = load_file(target / "weights.safetensors")
-        quantized = on_grids(packed.gptq(tensors, self.bits, self.less))
-        return replace(quantized, raised_damping=report["raised_damping"])
+        for target in targets:
+            raised = json.loads((target / "raised_damping.json").read_text(encoding="utf-8"))
+            grids = packed.gptq(load_file(target / "weights.safetensors"), self.bits, self.less)
+            yield replace(on_grids(grids), raised_damping=raised)

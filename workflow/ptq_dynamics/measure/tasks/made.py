@@ -5,7 +5,7 @@ Questions, their order and their choices depend on sha256 digests, not on random
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from heapq import nsmallest
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -121,28 +121,31 @@ def make(
     return test, shots
 
 
+@dataclass
 class _Making:
-    """Make questions of a kind, with `room` tokens for each."""
+    """Make questions of a kind for a task, with `room` tokens for each."""
 
-    def __init__(self, task: str, kind: Kind, room: int, encode: Encode) -> None:
-        self._task, self._kind, self._room, self._encode = task, kind, room, encode
-        # Docstrings of several functions may give the same question.
-        self._seen = set[tuple[str, str]]()
+    task: str
+    kind: Kind
+    room: int
+    encode: Encode
+    # Docstrings of several functions may give the same question.
+    seen: set[tuple[str, str]] = field(default_factory=set)
 
     def candidates(self, documents: Iterable["Documented"]) -> list[Candidate]:
         """Return one question per document, whose answer takes at most half of the room."""
         candidates = []
         for text in documents:
-            questions, key = self._kind.ask(text), (self._task, text.document)
-            fitting = [one for one in questions if 2 * self._tokens(one.answer) <= self._room]
+            questions, key = self.kind.ask(text), (self.task, text.document)
+            fitting = [one for one in questions if 2 * self._tokens(one.answer) <= self.room]
             if fitting:
                 first = min(fitting, key=lambda one: _digest(*key, one.answer))
                 candidates.append((text.document, first))
-        return sorted(candidates, key=lambda one: _digest(self._task, one[0]))
+        return sorted(candidates, key=lambda one: _digest(self.task, one[0]))
 
     def items(self, candidates: Sequence[Candidate], most: int) -> list[Item]:
         """Return at most `most` questions that fit, with answers of others as wrong choices."""
-        kind, items = self._kind, list[Item]()
+        kind, items = self.kind, list[Item]()
         for document, question in candidates:
             if len(items) == most:
                 break
@@ -152,26 +155,26 @@ class _Making:
             answer = len(items) % kind.choices
             choices = [*wrong[:answer], right, *wrong[answer:]]
             text = self._fitting(question, choices)
-            if len(choices) < kind.choices or text is None or (text, right) in self._seen:
+            if len(choices) < kind.choices or text is None or (text, right) in self.seen:
                 continue
             if self._is_clear(text, choices):
-                self._seen.add((text, right))
+                self.seen.add((text, right))
                 items.append(Item(text, choices, answer, _digest(document)))
         return items
 
     def _wrong(self, document: str, right: str, others: Iterable[Candidate]) -> list[str]:
         """Return different answers of other documents, about as long as the right one."""
-        key, most = _digest(self._task, document), self._kind.choices - 1
+        key, most = _digest(self.task, document), self.kind.choices - 1
         known = {question.answer for other, question in others if other != document} - {right}
         return nsmallest(most, known, lambda one: (abs(len(one) - len(right)), _digest(key, one)))
 
     def _fitting(self, question: Question, choices: Sequence[str]) -> str | None:
         """Return the lines nearest to the choices that fit with every choice, or None."""
-        between = self._tokens(f"{self._kind.between}\n\n")
-        left = self._room - max(map(self._tokens, choices)) - between
+        between = self._tokens(f"{self.kind.between}\n\n")
+        left = self.room - max(map(self._tokens, choices)) - between
         lines = question.text.split("\n")
         for cut in range(len(lines)):
-            part = lines[: len(lines) - cut] if self._kind.answers_first else lines[cut:]
+            part = lines[: len(lines) - cut] if self.kind.answers_first else lines[cut:]
             text = "\n".join(part).strip("\n")
             if text.strip() and self._tokens(text) <= left:
                 return text
@@ -180,14 +183,14 @@ class _Making:
     def _is_clear(self, text: str, choices: Iterable[str]) -> bool:
         """Return whether no token contains parts of both text and choice."""
         for choice in choices:
-            first, second = (choice, text) if self._kind.answers_first else (text, choice)
-            before, both = map(self._encode, (first, f"{first}{self._kind.between}{second}"))
+            first, second = (choice, text) if self.kind.answers_first else (text, choice)
+            before, both = map(self.encode, (first, f"{first}{self.kind.between}{second}"))
             if len(both) <= len(before) or both[: len(before)] != before:
                 return False
         return True
 
     def _tokens(self, text: str) -> int:
-        return len(self._encode(text))
+        return len(self.encode(text))
 
 
 def _digest(*texts: str) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Batches = list[dict[str, torch.Tensor]]
-Outcome = tuple[torch.nn.Module, dict[str, object]]
+Outcome = tuple[torch.nn.Module, dict[str, float]]  # raised damping by layer
 PACKED = ("qweight", "qzeros", "scales", "g_idx")  # tensors of a quantized module
 
 
@@ -36,7 +36,7 @@ class JobError(Exception):
 
 
 def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Batches) -> Outcome:
-    """Quantize a checkpoint with explicit settings; return the model and its report."""
+    """Quantize a checkpoint with explicit settings."""
     from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
     from gptqmodel.models.auto import MODEL_MAP, SUPPORTED_MODELS, check_and_get_model_definition
     from gptqmodel.nn_modules.qlinear.torch import TorchLinear
@@ -70,7 +70,7 @@ def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Bat
         mse=settings.mse,
         lm_head=False,
         **dict.fromkeys(("dynamic", "rotation", "gptaq", "foem")),
-        # Almost no token reaches some experts; the report names such layers.
+        # Almost no token reaches some experts; such layers are refused below.
         fallback=options.Fallback(strategy=rounding, threshold="0.5%", smooth=None),
         hessian=options.HessianConfig(staging_dtype=torch.float32),
         device="cuda:0" if device == "cuda" else "cpu",
@@ -89,18 +89,19 @@ def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Bat
     )
     if wrapped.quantize_config.mock_quantization:
         raise JobError("calibration: the loss of a layer was NaN, so the library stopped GPTQ")
-    fallback, raised = [], {}
-    for entry in log["gptq"]:
-        name = f"{entry['layer']}.{entry['module']}"
-        if "fallback" in entry["loss"]:
-            fallback.append(name)
-        elif float(entry["damp"]) != round(settings.damping, 5):
-            raised[name] = float(entry["damp"])
-    return wrapped.model, {"fallback_layers": fallback, "raised_damping": raised}
+    by_layer = {f"{entry['layer']}.{entry['module']}": entry for entry in log["gptq"]}
+    if rounded := [name for name, entry in by_layer.items() if "fallback" in entry["loss"]]:
+        raise JobError(
+            f"the library rounded {', '.join(rounded)} of {source} to nearest, because the Hessian "
+            "cannot be inverted; raise damping or the calibration set"
+        )
+    damping = {name: float(entry["damp"]) for name, entry in by_layer.items()}
+    usual = round(settings.damping, 5)
+    return wrapped.model, {name: value for name, value in damping.items() if value != usual}
 
 
 def by_autogptq(settings: Settings, device: str, source: Path, calibration: Batches) -> Outcome:
-    """Quantize a checkpoint with explicit settings; return the model and its report.
+    """Quantize a checkpoint with explicit settings.
     On a CPU, this goes around the library's own check for CUDA."""
     from auto_gptq import BaseQuantizeConfig
     from auto_gptq.modeling import GPTQ_CAUSAL_LM_MODEL_MAP, _base
@@ -130,7 +131,7 @@ def by_autogptq(settings: Settings, device: str, source: Path, calibration: Batc
             widths = f"{layer.infeatures} and {layer.outfeatures}"
             raise JobError(f"{path} of {source}: widths {widths} are not multiples of 32")
     # The library raises an error if a Hessian cannot be inverted.
-    return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
+    return wrapped.model, {}
 
 
 def load_checkpoint(source: Path, known: Collection[str]) -> "PreTrainedModel":
@@ -175,7 +176,7 @@ def run(request: dict[str, Any]) -> None:
     calibration = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]
     for source, target in request["checkpoints"]:
         settings = Settings(**request["settings"])
-        model, report = quantize(settings, request["device"], Path(source), calibration)
+        model, raised_damping = quantize(settings, request["device"], Path(source), calibration)
         tensors = {
             f"{path}.{part}": getattr(module, part).cpu().contiguous()
             for path, module in model.named_modules()
@@ -185,7 +186,7 @@ def run(request: dict[str, Any]) -> None:
         if not tensors or not all(tensor.isfinite().all() for tensor in tensors.values()):
             raise JobError(f"{source}: the library returned no layer, or no finite weights")
         save_file(tensors, Path(target, "weights.safetensors"))
-        Path(target, "report.json").write_text(json.dumps(report), encoding="utf-8")
+        Path(target, "raised_damping.json").write_text(json.dumps(raised_damping), encoding="utf-8")
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Quantizers, one module each: an entry of config/quantizers.yaml, and how it quantizes."""
 
 import math
-from abc import abstractmethod
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,12 +62,17 @@ class Calibration:
 class Quantized:
     """A quantized checkpoint: dequantized weights by layer, to compare with the original ones.
 
-    `save` copies the checkpoint folder `source` to `target` with quantized weights.
+    `write` adds quantized weights of a checkpoint folder, its first argument, to the other files.
     `raised_damping` has the layers whose damping a tool increased."""
 
     weights: "Mapping[str, Tensor]"
-    save: Callable[[Path, Path], None]
+    write: Callable[[Path, Path], object]
     raised_damping: Mapping[str, float] = field(default_factory=dict)
+
+    def save(self, source: Path, target: Path) -> None:
+        """Copy the checkpoint folder `source` to `target` with quantized weights."""
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
+        self.write(source, target)
 
 
 class Quantizer(Strict):
@@ -79,11 +84,15 @@ class Quantizer(Strict):
     method: str
     bits: int
 
-    @abstractmethod
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
+        """Quantize the checkpoint in a folder."""
+        raise NotImplementedError
+
     def quantize_all(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[object]
     ) -> Iterator[Quantized]:
         """Quantize the checkpoints in several folders, one after the other."""
+        return (self.quantize(folder, calibration) for folder in folders)
 
     def resolved(self, widths: Collection[int]) -> Self:
         """Return the quantizer for a model whose layers have these numbers of input columns."""
@@ -107,20 +116,6 @@ class Quantizer(Strict):
     def calibration_draw(self) -> int:
         """The number of the calibration set."""
         return getattr(self, "draw", 1)
-
-
-class InProcess(Quantizer):
-    """A quantizer that needs no other environment than the main one."""
-
-    @abstractmethod
-    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """Quantize the checkpoint in a folder."""
-
-    def quantize_all(
-        self, folders: Sequence[Path], calibration: Calibration, context: Context[object]
-    ) -> Iterator[Quantized]:
-        """Quantize the checkpoints in several folders, one after the other."""
-        return (self.quantize(folder, calibration) for folder in folders)
 
 
 class Calibrated(Quantizer):

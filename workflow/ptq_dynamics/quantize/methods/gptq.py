@@ -5,10 +5,10 @@ from typing import Literal
 
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, InProcess, Quantized
+from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
 
 
-class Gptq(InProcess, Calibrated, Grouped):
+class Gptq(Calibrated, Grouped):
     """GPTQ; `damping` is relative to the Hessian's mean diagonal, `block_size` is in columns."""
 
     method: Literal["gptq"]
@@ -25,7 +25,7 @@ class Gptq(InProcess, Calibrated, Grouped):
 
         from ptq_dynamics import models
         from ptq_dynamics.quantize import storage
-        from ptq_dynamics.quantize.layers import compress, sequences
+        from ptq_dynamics.quantize.layers import compress
 
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
@@ -38,8 +38,7 @@ class Gptq(InProcess, Calibrated, Grouped):
             block_size=self.block_size,
             batched_quantization=None,
         )
-        options = sequences(calibration)
-        compress(model, recipe=modifier, batch_size=calibration.together, **options)
+        compress(model, [modifier], calibration.batches())
         if modifier._rtn_fallback_module_names:
             raise Problem(
                 f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "

@@ -2,16 +2,15 @@
 
 The model rounds activations while it runs, so the checkpoint is in the format of bitsandbytes."""
 
-import shutil
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ptq_dynamics.quantize.methods import Calibration, InProcess, Quantized
+from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
 
 
-class Int8(InProcess):
+class Int8(Quantizer):
     """LLM.int8; activation columns above `threshold` are not rounded, and 0 rounds all."""
 
     method: Literal["int8"]
@@ -42,8 +41,5 @@ class Int8(InProcess):
             if (largest := getattr(layer.weight, "SCB", None)) is not None:
                 parts[name] = layer.weight.data, largest
 
-        def save(source: Path, target: Path) -> None:
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-            model.save_pretrained(target)
-
-        return Quantized(OnDemand(parts, lambda part: int8_vectorwise_dequant(*part)), save)
+        weights = OnDemand(parts, lambda name: int8_vectorwise_dequant(*parts[name]))
+        return Quantized(weights, lambda _, target: model.save_pretrained(target))

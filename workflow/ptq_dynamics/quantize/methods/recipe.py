@@ -3,7 +3,7 @@ and Hadamard rotations before rounding (QuIP#, arXiv 2402.04396; QuaRot, arXiv 2
 
 Some models rotate or round activations at run time, so checkpoints have the library's format."""
 
-import shutil
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -15,7 +15,6 @@ from ptq_dynamics.quantize.methods import (
     Calibrated,
     Calibration,
     Grouped,
-    InProcess,
     Quantized,
 )
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 Options = dict[str, Any]  # of one class of the library, which validates them
 
 
-class Recipe(InProcess, Calibrated, Grouped):
+class Recipe(Calibrated, Grouped):
     """`modifiers` of llm-compressor with their options, in order. The last modifier rounds to the
     preset `scheme`. Scheme W4A16 has weights in 4 bits. `bits` and a `group_size` replace the
     preset's, but not the bits of floating-point weights."""
@@ -49,7 +48,7 @@ class Recipe(InProcess, Calibrated, Grouped):
         from compressed_tensors.quantization import preset_name_to_scheme
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize.layers import compress, sequences
+        from ptq_dynamics.quantize.layers import compress
 
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
@@ -70,13 +69,9 @@ class Recipe(InProcess, Calibrated, Grouped):
             reason = " ".join(str(error).split())
             raise Problem(f"llm-compressor does not take the recipe ({reason}); edit it") from error
         # AutoRound takes calibration sequences one by one.
-        compress(model, recipe=steps, batch_size=1, **sequences(calibration))
-
-        def save(source: Path, target: Path) -> None:
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-            model.save_pretrained(target, save_compressed=True)
-
-        return Quantized(dict.fromkeys(layers, torch.empty(0)), save)
+        compress(model, steps, replace(calibration, batch_size=1).batches())
+        weights = dict.fromkeys(layers, torch.empty(0))
+        return Quantized(weights, lambda _, to: model.save_pretrained(to, save_compressed=True))
 
 
 def _modifier(name: str, model: "PreTrainedModel", options: Options) -> "Modifier":

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Literal
 
-from ptq_dynamics.quantize.methods import Calibration, Grouped, InProcess, Quantized
+from ptq_dynamics.quantize.methods import Calibration, Grouped, Quantized
 
 
-class Rtn(InProcess, Grouped):
+class Rtn(Grouped):
     """Rounding to nearest on a symmetric grid."""
 
     method: Literal["rtn"]
