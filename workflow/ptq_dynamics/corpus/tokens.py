@@ -41,15 +41,20 @@ def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Te
     """Return documents of the calibration split (section 3), cut or filled, int64 [count, context],
     without those of at most `TOO_SHORT` tokens, as in GPTQModel."""
     tokens, begin = read_split(corpus, "calibration"), corpus.facts.get(splits.BEGIN, [])
-    ends = np.fromfile(corpus.file(splits.ENDS), dtype=splits.ENDS_DTYPE).astype(np.int64)
+    starts, ends = _limits(corpus, splits.ENDS)
     if len(ends) < before + count:
         raise _too_small(corpus, "calibration", f"{len(ends)} whole documents", before + count)
     table = np.full((count, context), FILLING, dtype=np.int64)
-    starts = np.concatenate([[0], ends[:-1]])
     for row, start, end in zip(table, starts[before:], ends[before:], strict=False):
         document = [*begin, *tokens[start : min(end, start + context - len(begin))]]
         row[: len(document)] = document
     return torch.from_numpy(table[(table != FILLING).sum(axis=1) > TOO_SHORT])
+
+
+def _limits(corpus: Manifest, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return where documents start and end, in tokens, int64 [n] each."""
+    ends = np.fromfile(corpus.file(name), dtype=splits.ENDS_DTYPE).astype(np.int64)
+    return np.concatenate([[0], ends[:-1]]), ends
 
 
 def _too_small(corpus: Manifest, split: Split, available: str, wanted: int) -> Problem:
@@ -99,10 +104,7 @@ class Pairs:
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
         marks = answers(corpus).astype(np.int8)
         self._tokens, self._batch, self._seed = read_split(corpus, "train"), batch, seed
-        self._ends = np.fromfile(corpus.file(splits.DIALOGUE_ENDS), dtype=splits.ENDS_DTYPE).astype(
-            np.int64
-        )
-        self._starts = np.concatenate([[0], self._ends[:-1]])
+        self._starts, self._ends = _limits(corpus, splits.DIALOGUE_ENDS)
         self._turns = np.flatnonzero(np.diff(marks) == 1) + 1
         longest = (self._turns - self._starts).max() + (self._ends - self._turns).max()
         self._length = min(context, int(longest)) + 1

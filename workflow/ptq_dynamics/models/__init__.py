@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from accelerate.utils import get_max_memory
 from compressed_tensors.compressors.nvfp4 import base as nvfp4
@@ -159,15 +160,8 @@ def configuration(folder: Path) -> dict[str, object]:
     except _errors(folder) as error:
         why = f"has no readable {packed.CONFIG} ({_reason(error)})"
         raise Problem(f"{folder} {why}; restore it") from error
-    return dict(_flat(entries))
-
-
-def _flat(entries: dict[str, object], before: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in entries.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
+    flat: dict[str, object] = pd.json_normalize(entries).to_dict("records")[0]
+    return flat
 
 
 def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:

@@ -7,14 +7,13 @@ weights, moments of the optimizer and the step. An interrupted run resumes, on a
 bits.
 """
 
-import csv
 import math
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import fmean
 
+import pandas as pd
 from torch import Tensor
 
 from ptq_dynamics.base import needs
@@ -126,13 +125,10 @@ def ahead(data: Batches, trainer: Trainer, steps: range) -> Iterator[Tensor]:
 def agree(first: Path, second: Path) -> str:
     """Return in words how far two trainings of a run, in two folders, lie apart: the mean losses of
     the last tenth of their curves. Raises `Problem` if they differ by more than `AGREE`."""
-    ends = []
-    for folder in (first, second):
-        with (folder / CURVE).open(encoding="utf-8", newline="") as file:
-            losses = [float(row["loss"]) for row in csv.DictReader(file)]
-        ends.append(fmean(losses[-math.ceil(len(losses) / 10) :]))
-    words = f"the loss at the end is {ends[1]:.4f} instead of {ends[0]:.4f} nats/token"
-    if not abs(ends[1] - ends[0]) <= AGREE:
+    losses = [pd.read_csv(folder / CURVE)["loss"] for folder in (first, second)]
+    expected, end = (loss.tail(math.ceil(len(loss) / 10)).mean(skipna=False) for loss in losses)
+    words = f"the loss at the end is {end:.4f} instead of {expected:.4f} nats/token"
+    if not abs(end - expected) <= AGREE:
         raise Problem(f"{words}, which is more than {AGREE} apart; build the run again")
     return words
 

@@ -101,11 +101,11 @@ class Trainer:
             named = self.model.named_parameters()
             gradient = {name: weight.grad for name, weight in named if weight.grad is not None}
             slope = Slope(loss, gradient, count)
-            self._optimizer.zero_grad(set_to_none=True)
+            self.model.zero_grad()
         total = self._backward(parts, count, slope)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
         self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad()
         self.step += 1
         return total, norm
 

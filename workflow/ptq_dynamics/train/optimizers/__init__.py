@@ -38,11 +38,6 @@ class Both:
         for part in self.parts:
             part.step()
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear all gradients."""
-        for part in self.parts:
-            part.zero_grad(set_to_none)
-
     def state_dict(self) -> "StateDict":
         """Return the states of both; even numbers belong to the first optimizer."""
         states = [part.state_dict()["state"] for part in self.parts]
