@@ -160,8 +160,8 @@ def configuration(folder: Path) -> dict[str, object]:
     except _errors(folder) as error:
         why = f"has no readable {packed.CONFIG} ({_reason(error)})"
         raise Problem(f"{folder} {why}; restore it") from error
-    flat: dict[str, object] = pd.json_normalize(entries).to_dict("records")[0]
-    return flat
+    (flat,) = pd.json_normalize(entries).to_dict("records")
+    return {str(key): value for key, value in flat.items()}
 
 
 def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ptq_dynamics.base.content import canonical
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.manifest import Manifest
 
 CURVE = "curve.csv"  # the training curve of a run; its column lr is the rate of the last update
@@ -62,12 +61,8 @@ class Trajectory:
         return self._manifests[0].facts[name]
 
     def at(self, ids: Iterable[str]) -> list[Checkpoint]:
-        """Return the checkpoints with these ids; raise `Problem` if one is missing."""
-        try:
-            return [self._homes[name][0] for name in ids]
-        except KeyError as missing:
-            known = ", ".join(self._homes)
-            raise Problem(f"{self._manifests[0].path} has no {missing}, but {known}") from None
+        """Return the checkpoints with these ids."""
+        return [self._homes[name][0] for name in ids]
 
     def folder(self, checkpoint: Checkpoint) -> Path:
         """Return the folder of a checkpoint after verification of its files."""
