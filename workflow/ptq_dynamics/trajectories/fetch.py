@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, forms, require_plain
@@ -108,34 +108,30 @@ class _Checkpoint:
         self._out.mkdir(exist_ok=True)
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
-        self._known(CONFIG)
-        weights = PICKLED if self._is_pickled else SAFE
-        for name, file in self._files.items():
-            if name in self._rewritten:
-                content = self._obtain(file, self._scratch).read_text(encoding="utf-8")
-                self._write(name, self._rewritten[name](content))
-            elif not is_weights(name):
-                self._obtain(file, self._out)
+        for name in {CONFIG: None, **self._files}:
+            if not is_weights(name):
+                path = self._obtain(name)
+                if name in self._rewritten:
+                    self._write(name, self._rewritten[name](path.read_text(encoding="utf-8")))
         require_plain(self._source, self._out)
-        for file in map(self._known, self._weights(weights)):
-            target = self._out / safe_name(file.name)
-            if not self._converts:
-                self._obtain(file, self._out)
-            elif not target.exists():
-                source = self._obtain(file, self._scratch)
+        for name in self._weights():
+            target = self._out / safe_name(name)
+            if self._converts and target.exists():
+                continue
+            path = self._obtain(name)
+            if self._converts:
                 saved = self._scratch / f"{target.name}.saved"
-                save_safely(source, saved, self._names)
+                save_safely(path, saved, self._names)
                 os.replace(saved, target)
-                source.unlink()
+                path.unlink()
         require_plain(self._source, self._out, forms(get_local_safetensors_metadata(self._out)))
 
-    def _weights(self, single: str) -> Iterable[str]:
+    def _weights(self) -> list[str]:
         # The files that transformers would read: one, or those that the index names.
+        single = PICKLED if self._is_pickled else SAFE
         if single in self._files:
             return [single]
-        index_file = self._known(single + INDEX)
-        path = self._obtain(index_file, self._scratch if self._converts else self._out)
-        index = json.loads(path.read_text(encoding="utf-8"))
+        index = json.loads(self._obtain(single + INDEX).read_text(encoding="utf-8"))
         places = index["weight_map"]
         if self._converts:
             saved = {new: safe_name(at) for name, at in places.items() for new in self._names(name)}
@@ -146,20 +142,19 @@ class _Checkpoint:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (self._out / name).write_text(text, encoding="utf-8")
 
-    def _obtain(self, file: HubFile, folder: Path) -> Path:
-        target = folder / file.name
-        if not file.matches(target):
-            near = [self._earlier / file.name] if self._earlier else []
-            obtain(self._source, file, target, near, self._scratch)
-        return target
-
-    def _known(self, name: str) -> HubFile:
-        if name not in self._files:
+    def _obtain(self, name: str) -> Path:
+        # A file that is converted lies in the scratch folder before.
+        if (file := self._files.get(name)) is None:
             raise Problem(
                 f"{self._source} has no {name} at commit {self._source.commit[:12]}, so the "
                 "checkpoint is incomplete; leave it out of the family"
             )
-        return self._files[name]
+        converted = name in self._rewritten or (self._converts and is_weights(name))
+        target = (self._scratch if converted else self._out) / name
+        if not file.matches(target):
+            near = [self._earlier / name] if self._earlier else []
+            obtain(self._source, file, target, near, self._scratch)
+        return target
 
 
 def safe_name(name: str) -> str:
