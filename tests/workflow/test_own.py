@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 from subprocess import PIPE, STDOUT, Popen, run
 
 import pytest
@@ -85,13 +85,42 @@ def made(out):
     return {path: path.stat().st_mtime_ns for path in out.rglob("*record.json")}
 
 
+OPTIONS = ("--exclude", "checkpoint-9*", "--bits", "3", "--tokens", "4096", "--seed", "7")
+NORM = "model.norm.weight"
+
+
+def scaled(checkpoint, factor):
+    """Multiply weights of a checkpoint."""
+    weights = checkpoint / "model.safetensors"
+    content = load_file(weights)
+    save_file(content | {NORM: content[NORM] * factor}, weights, metadata={"format": "pt"})
+
+
 @pytest.fixture(scope="module")
-def measured(trained, tmp_path_factory):
-    """One checkpoint in three, and averages of two."""
-    out = tmp_path_factory.mktemp("measured") / "out"
-    options = ("--every", "6", "--average", "2", "--bits", "3", "--tokens", "4096", "--seed", "7")
-    done, _ = measure(trained, out, *options)
+def defective(trained, tmp_path_factory):
+    """A run whose last checkpoint is defective, the project in which it was measured, what was
+    printed, and the page."""
+    folder = tmp_path_factory.mktemp("measured")
+    run_, out = folder / "run", folder / "out"
+    for step in (60, 90, 120):
+        copytree(trained / f"checkpoint-{step}", run_ / f"checkpoint-{step}")
+    scaled(run_ / "checkpoint-120", float("nan"))
+    done, _ = measure(run_, out, *OPTIONS)
     assert done.returncode == 0, done.stdout + done.stderr
+    return run_, out, done.stdout, (out / OUTPUTS[0]).read_text()
+
+
+@pytest.fixture(scope="module")
+def measured(trained, defective):
+    """The same once all are whole, with averages of two."""
+    run_, out, *_ = defective
+    before, options = made(out), (*OPTIONS, "--average", "2")
+    others = [path.name for path in trained.glob("checkpoint-*") if path.name != "checkpoint-120"]
+    copytree(trained, run_, dirs_exist_ok=True, ignore=ignore_patterns(*others))
+    done, _ = measure(run_, out, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = [path.parent for path in made(out).keys() & before if before[path] != made(out)[path]]
+    assert not [place for place in again if "step-0000060" in str(place)]
     return out, options, done.stdout
 
 
@@ -114,19 +143,28 @@ def test_one_command_gives_picture_table_and_words(measured):
     assert table.value.tolist() == [float(row["value"]) for row in full]
 
 
-def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
+def test_a_defective_checkpoint_is_on_the_page_and_measured_once_it_is_whole(defective, measured):
+    run_, out, said, page = defective
+    line = f"- {run_}/checkpoint-120 is left out: it has values"
+    assert line in page and line[2:] in said and "1 checkpoint of llama" in page
+    # One checkpoint has no neighbours, so a second calibration set shows the scatter.
+    assert "3-bit GPTQ: the error is" in page and "with another calibration set it is" in page
+    page = (out / OUTPUTS[0]).read_text()
+    assert "it has values" not in page and "2 checkpoints of llama" in page
+    assert "calibration set it is" not in page
+
+
+def test_again_it_does_nothing_and_then_only_what_changed(defective, measured):
+    run_, _, *_ = defective
     out, options, _ = measured
     before = made(out)
-    done, seconds = measure(trained, out, *options)
+    done, seconds = measure(run_, out, *options)
     assert done.returncode == 0 and made(out) == before
     assert seconds < 30  # under two seconds where nothing else runs
     # One is touched, but the same: it is read again. The other has other weights.
-    os.utime(trained / "checkpoint-120/model.safetensors")
-    weights = trained / "checkpoint-60/model.safetensors"
-    content = load_file(weights)
-    content["model.norm.weight"] *= 1.5
-    save_file(content, weights, metadata={"format": "pt"})
-    done, _ = measure(trained, out, *options)
+    os.utime(run_ / "checkpoint-120/model.safetensors")
+    scaled(run_ / "checkpoint-60", 1.5)
+    done, _ = measure(run_, out, *options)
     assert done.returncode == 0
     again = {
         str(path.parent.relative_to(out / "results/own"))
@@ -149,10 +187,10 @@ def test_a_lone_checkpoint_is_measured_once(trained, tmp_path):
     assert times[0] == times[1]
 
 
-def test_another_rate_is_drawn_and_nothing_is_measured_again(trained, measured):
+def test_another_rate_is_drawn_and_nothing_is_measured_again(defective, measured):
     out, options, _ = measured
     before = made(out)
-    done, _ = measure(trained, out, *options, "--lr", "1e-3", "--tokens-per-step", "10")
+    done, _ = measure(defective[0], out, *options, "--lr", "1e-3", "--tokens-per-step", "10")
     assert done.returncode == 0, done.stdout + done.stderr
     again = {path.name for path, when in made(out).items() if before.get(path) != when}
     assert again == {"quantization.record.json", "measurements.record.json"}
@@ -175,14 +213,14 @@ def test_a_run_is_watched_while_it_trains_and_deletes_checkpoints(tmp_path, capf
         def page():
             return (out / "README.md").read_text() if (out / "README.md").exists() else ""
 
-    options = ("--out", str(out), "--bits", "3", "--tokens", "2048", "--average", "2")
-    callbacks = [MeasureCallback(*options), Waiting()]
+    options = ("--methods", "rtn", "--bits", "3", "--tokens", "2048", "--average", "2")
+    callbacks = [MeasureCallback("--out", str(out), *options), Waiting()]
     train(tmp_path / "run", 15, 5, callbacks, save_total_limit=2)
     assert not (tmp_path / "run/checkpoint-5").exists()
     # From the second checkpoint on, earlier ones tell how long it takes.
     assert "".join(capfd.readouterr()).count("Job stats") == 3
     rows = rows_of(out / OUTPUTS[2])
-    shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "gptq-3bit"}
+    shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "rtn-3bit"}
     assert shown == {("run", "5"), ("run", "10"), ("run", "15"), ("last-2", "10"), ("last-2", "15")}
     assert "Measured before deletion: checkpoint-5" in Waiting.page()
     assert not [*out.glob("results/own/average/*/*/*/*.safetensors")]
@@ -254,32 +292,6 @@ def test_numbers_are_those_of_the_workflow_where_text_and_settings_are(built, tm
     assert beside <= {row["metric"] for row in rows}
     ours = {tuple(row[n] for n in COLUMNS) for row in rows if row["metric"] not in beside}
     assert len(ours) == 8 and ours <= theirs
-
-
-def test_a_defective_checkpoint_is_on_the_page_and_measured_once_it_is_whole(trained, tmp_path):
-    run_, out = tmp_path / "run", tmp_path / "out"
-    for step in (60, 120):
-        copytree(trained / f"checkpoint-{step}", run_ / f"checkpoint-{step}")
-    weights = run_ / "checkpoint-120/model.safetensors"
-    content = load_file(weights)
-    broken = content | {"model.norm.weight": content["model.norm.weight"] * float("nan")}
-    save_file(broken, weights, metadata={"format": "pt"})
-    options = ("--tokens", "4096", "--bits", "3", "--exclude", "checkpoint-9*")
-    done, _ = measure(run_, out, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    page, line = (
-        (out / OUTPUTS[0]).read_text(),
-        f"- {run_}/checkpoint-120 is left out: it has values",
-    )
-    assert line in page and line[2:] in done.stdout and "1 checkpoint of llama" in page
-    # One checkpoint has no neighbours, so a second calibration set shows the scatter.
-    assert "3-bit GPTQ: the error is" in page and "with another calibration set it is" in page
-    save_file(content, weights, metadata={"format": "pt"})
-    done, _ = measure(run_, out, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    page = (out / OUTPUTS[0]).read_text()
-    assert "left out" not in page and "2 checkpoints of llama" in page
-    assert "calibration set it is" not in page
 
 
 def test_the_page_has_numbers_settings_and_what_is_left_out_also_of_a_gguf_file(trained, tmp_path):
