@@ -12,12 +12,13 @@ from project import ALL, SHOWN, UNUSUAL, Project
 # The longest first, so that no process ends with one alone; of two that begin side by side, one
 # does without the shared build.
 ORDER = ("chaos", "backends", "own", "slurm", "staleness", "provenance", "release", "faults")
-ORDER += ("distributed", "measure", "keep", "recipes", "sweep", "engine", "figures")
+ORDER += ("distributed", "keep", "datasets", "sweep", "gpu_kit", "recipes", "precision", "engine")
+ORDER += ("recipes_of_llm_compressor", "measure", "tasks", "smoke", "figures")
 
 
 @pytest.fixture(scope="session")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
-    """The project after its first build, and what Snakemake printed.
+    """The project after the build of its first commit, and what Snakemake printed.
 
     Processes that test side by side have a copy each of what one of them built.
     """
@@ -30,6 +31,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
             project = Project(folder)
         else:
             project = Project.copy(folder)
+            for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "All"]):
+                project.git(*words)
             home = shared / f"home-of-{UNUSUAL}"
             home.mkdir()
             user = {"USER": UNUSUAL, "LOGNAME": UNUSUAL, "HOME": str(home)}

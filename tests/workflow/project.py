@@ -28,7 +28,7 @@ SHOWN = "to be seen: "
 # In the user's name and home and in the path of the first build; no result may tell of it.
 UNUSUAL = "señor-unusual"
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
-DESCRIBED = (".zenodo.json", "README.md", "CITATION.cff", "LICENSE", "NOTICE")
+DESCRIBED = (".zenodo.json", ".gitignore", "README.md", "CITATION.cff", "LICENSE", "NOTICE")
 PARTS = ("Snakefile", "pyproject.toml", "config", "paper", "profiles", "workflow", *DESCRIBED)
 # Of these folders, what is built.
 BUILT = {"paper": scales(ROOT / "config")}
@@ -106,6 +106,12 @@ class Project:
             text=True,
             check=False,
         )
+
+    def git(self, *words: str | Path) -> None:
+        """Run git in this copy, which must succeed."""
+        who = ("-c", "user.name=A", "-c", "user.email=a@b.c")
+        done = self.process(["git", *who, *map(str, words)])
+        assert done.returncode == 0, done.stderr
 
     def ptq(self, *words: str | Path) -> CompletedProcess[str]:
         """Run the command of the package in this copy."""

@@ -24,10 +24,11 @@ TRUNK = "results/smoke/train/constant-3e-3/seed-201"
 
 @pytest.fixture(scope="module")
 def partial(built, tmp_path_factory):
-    """A copy with all runs and their losses, but without what is quantized and drawn."""
+    """A copy without the figure and some of what is quantized."""
     project = Project.copy(tmp_path_factory.mktemp("killed") / "project", figures="fig04")
-    losses = (built.folder / "results/smoke/measure").glob("*/*/fp")
-    places = [str(path.relative_to(built.folder)) for path in losses]
+    measured = [*built.folder.glob("results/smoke/measure/*/*/*")]
+    kept = [path for path in measured if path.name == "fp" or "rainbow-1" in str(path)]
+    places = [str(path.relative_to(built.folder)) for path in kept]
     places += ["results/smoke/corpus", "results/smoke/train"]
     copy_results(built.folder, project.folder, places)
     shutil.copytree(built.folder / ".snakemake", project.folder / ".snakemake")

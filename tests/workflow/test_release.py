@@ -6,11 +6,10 @@ import time
 from contextlib import chdir
 
 import pytest
-from project import FEW, SHOWN, Project
+from project import SHOWN, Project
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.provenance.archive import DERIVED, RELEASE
 from ptq_dynamics.provenance.released import SUMS, folders, pack
-from support import ROOT
 
 RUN = "results/smoke/train/constant-3e-3/seed-201"
 AUDIT = ("audit", "--scale", "smoke")
@@ -85,16 +84,9 @@ def test_what_differs_in_another_checkout_is_named_and_stays_away(built, tmp_pat
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    """A commit of the project in which all of one figure is built."""
-    project = Project.copy(tmp_path_factory.mktemp("repository") / "project", figures=FEW)
-    shutil.copy2(ROOT / ".gitignore", project.folder)
-    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
-    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "All"]):
-        assert project.process(["git", *words]).returncode == 0
-    done = project.snakemake(targets=("figures", "claims", "tables", "paper"))
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    return project
+def repository(built, tmp_path_factory):
+    """The commit of the first build, with its results."""
+    return built.copied(tmp_path_factory.mktemp("repository") / "project")
 
 
 def test_the_repository_keeps_what_is_read_of_a_scale(repository):
@@ -113,12 +105,12 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
     assert drawn == {
         "README.md",
         "contact-sheet.png",
-        *(f"{FEW}.{each}" for each in ("png", "csv", "record.json")),
+        *(f"{name}.{kind}" for name in repository.chosen for kind in ("png", "csv", "record.json")),
     }
     assert kept >= {RELEASE, SUMS, "claims.json", "paper.pdf", "tables", "cost.md"}
     checked = repository.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    traced = repository.ptq("trace", pictures / f"{FEW}.csv")
+    traced = repository.ptq("trace", pictures / "fig04.csv")
     assert traced.returncode == 0 and "matches its record" in traced.stdout
 
 
@@ -131,12 +123,10 @@ def cloned(repository, tmp_path):
 
     def clone(text, *options):
         (repository.folder / "README.md").write_text(text)
-        words = ["-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-qm", "B", *options]
-        assert repository.process(["git", *words, "README.md"]).returncode == 0
+        repository.git("commit", "-qm", "B", *options, "README.md")
         found = Project(tmp_path / f"clone-{len(text)}")
         shallow = [] if options else ["--depth", "1"]
-        words = ["clone", "-q", *shallow, repository.folder.as_uri(), str(found.folder)]
-        assert repository.process(["git", *words]).returncode == 0
+        repository.git("clone", "-q", *shallow, repository.folder.as_uri(), found.folder)
         for place in folders("smoke"):
             shutil.copytree(repository.folder / place, found.folder / place)
         return found
