@@ -114,13 +114,11 @@ def defective(trained, tmp_path_factory):
 def measured(trained, defective):
     """The same once all are whole, with averages of two."""
     run_, out, *_ = defective
-    before, options = made(out), (*OPTIONS, "--average", "2")
+    options = (*OPTIONS, "--average", "2")
     others = [path.name for path in trained.glob("checkpoint-*") if path.name != "checkpoint-120"]
     copytree(trained, run_, dirs_exist_ok=True, ignore=ignore_patterns(*others))
     done, _ = measure(run_, out, *options)
     assert done.returncode == 0, done.stdout + done.stderr
-    again = [path.parent for path in made(out).keys() & before if before[path] != made(out)[path]]
-    assert not [place for place in again if "step-0000060" in str(place)]
     return out, options, done.stdout
 
 
