@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from project import ALL, SHOWN, UNUSUAL, Project
+from support import git
 
 # The longest first, so that no process ends with one alone; of two that begin side by side, one
 # does without the shared build.
@@ -32,7 +33,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
         else:
             project = Project.copy(folder)
             for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "All"]):
-                project.git(*words)
+                git(folder, *words)
             home = shared / f"home-of-{UNUSUAL}"
             home.mkdir()
             user = {"USER": UNUSUAL, "LOGNAME": UNUSUAL, "HOME": str(home)}
@@ -47,6 +48,12 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
 def built(first: tuple[Project, str]) -> Project:
     """The project after its first build."""
     return first[0]
+
+
+@pytest.fixture(scope="module")
+def project(built: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A copy of the first build for the tests of a module."""
+    return built.copied(tmp_path_factory.mktemp("copied") / "project")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

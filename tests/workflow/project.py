@@ -107,12 +107,6 @@ class Project:
             check=False,
         )
 
-    def git(self, *words: str | Path) -> None:
-        """Run git in this copy, which must succeed."""
-        who = ("-c", "user.name=A", "-c", "user.email=a@b.c")
-        done = self.process(["git", *who, *map(str, words)])
-        assert done.returncode == 0, done.stderr
-
     def ptq(self, *words: str | Path) -> CompletedProcess[str]:
         """Run the command of the package in this copy."""
         return self.process([sys.executable, "-m", "ptq_dynamics.cli", *map(str, words)])

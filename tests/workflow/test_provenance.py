@@ -29,12 +29,6 @@ FIGURE = "figures/smoke/fig04"
 PAGES = [Path("figures/smoke", name) for name in ("README.md", "contact-sheet.png")]
 
 
-@pytest.fixture(scope="module")
-def project(built, tmp_path_factory):
-    """A copy of the first build."""
-    return built.copied(tmp_path_factory.mktemp("provenance") / "project")
-
-
 def status(project):
     """The states of the results that are not up to date, by their manifests."""
     states = {result["manifest"]: result["state"] for result in project.status()}

@@ -22,7 +22,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.captions import PAGE
-from support import artifacts, differing, edit_yaml, leaves, plan
+from support import artifacts, differing, edit_yaml, leaves, plan, put
 
 FIGURE = "fig13"  # of few jobs, with a branch
 MANY = os.environ.get("EDITS") == "all"
@@ -210,13 +210,6 @@ def a_key(known: Known, moments: random.Random) -> Edit:
                 expected = downstream(jobs, changed)
                 yield f"{name}: {'.'.join(map(str, place))} {value}", expected, expected, {}
                 return
-
-
-def put(content, place, value) -> None:
-    *path, last = place
-    for key in path:
-        content = content[key]
-    content[last] = value
 
 
 def told(job: Job) -> str:
