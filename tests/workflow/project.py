@@ -111,9 +111,9 @@ class Project:
         """Run the command of the package in this copy."""
         return self.process([sys.executable, "-m", "ptq_dynamics.cli", *map(str, words)])
 
-    def build(self, **options: Any) -> str:
+    def build(self, *arguments: str, **options: Any) -> str:
         """Build what is missing or stale; what Snakemake printed."""
-        done = self.snakemake(**options)
+        done = self.snakemake(*arguments, **options)
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-3000:]
         return said

@@ -69,11 +69,17 @@ def trained(tmp_path_factory):
     return train(tmp_path_factory.mktemp("trainer") / "run", 120, 10)
 
 
+def ptq(*words):
+    """Run the command."""
+    command = [sys.executable, "-m", "ptq_dynamics.cli", *map(str, words)]
+    return run(command, capture_output=True, text=True, check=False)
+
+
 def measure(place, out, *options):
-    command = [sys.executable, "-m", "ptq_dynamics.cli", "measure", str(place), "--out", str(out)]
-    start = time.monotonic()
-    done = run([*command, *options], capture_output=True, text=True, check=False)
-    return done, time.monotonic() - start
+    """Measure checkpoints, which must succeed; what is printed."""
+    done = ptq("measure", place, "--out", out, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def rows_of(path):
@@ -105,9 +111,8 @@ def defective(trained, tmp_path_factory):
     for step in (60, 90, 120):
         copytree(trained / f"checkpoint-{step}", run_ / f"checkpoint-{step}")
     scaled(run_ / "checkpoint-120", float("nan"))
-    done, _ = measure(run_, out, *OPTIONS)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return run_, out, done.stdout, (out / OUTPUTS[0]).read_text()
+    said = measure(run_, out, *OPTIONS)
+    return run_, out, said, (out / OUTPUTS[0]).read_text()
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +122,7 @@ def measured(trained, defective):
     options = (*OPTIONS, "--average", "2")
     others = [path.name for path in trained.glob("checkpoint-*") if path.name != "checkpoint-120"]
     copytree(trained, run_, dirs_exist_ok=True, ignore=ignore_patterns(*others))
-    done, _ = measure(run_, out, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out, options, done.stdout
+    return out, options, measure(run_, out, *options)
 
 
 def test_one_command_gives_picture_table_and_words(measured):
@@ -156,14 +159,14 @@ def test_again_it_does_nothing_and_then_only_what_changed(defective, measured):
     run_, _, *_ = defective
     out, options, _ = measured
     before = made(out)
-    done, seconds = measure(run_, out, *options)
-    assert done.returncode == 0 and made(out) == before
-    assert seconds < 30  # under two seconds where nothing else runs
+    start = time.monotonic()
+    measure(run_, out, *options)
+    assert made(out) == before
+    assert time.monotonic() - start < 30  # under two seconds where nothing else runs
     # One is touched, but the same: it is read again. The other has other weights.
     os.utime(run_ / "checkpoint-120/model.safetensors")
     scaled(run_ / "checkpoint-60", 1.5)
-    done, _ = measure(run_, out, *options)
-    assert done.returncode == 0
+    measure(run_, out, *options)
     again = {
         str(path.parent.relative_to(out / "results/own"))
         for path, when in made(out).items()
@@ -178,8 +181,7 @@ def test_again_it_does_nothing_and_then_only_what_changed(defective, measured):
 def test_a_lone_checkpoint_is_measured_once(trained, tmp_path):
     out, times = tmp_path / "out", []
     for _ in range(2):
-        done, _ = measure(trained / "checkpoint-60", out, "--methods", "q4_0", "--tokens", "1024")
-        assert done.returncode == 0, done.stdout + done.stderr
+        measure(trained / "checkpoint-60", out, "--methods", "q4_0", "--tokens", "1024")
         assert "q4_0 is GGUF" in (out / "README.md").read_text()
         times.append(made(out))
     assert times[0] == times[1]
@@ -188,8 +190,7 @@ def test_a_lone_checkpoint_is_measured_once(trained, tmp_path):
 def test_another_rate_is_drawn_and_nothing_is_measured_again(defective, measured):
     out, options, _ = measured
     before = made(out)
-    done, _ = measure(defective[0], out, *options, "--lr", "1e-3", "--tokens-per-step", "10")
-    assert done.returncode == 0, done.stdout + done.stderr
+    measure(defective[0], out, *options, "--lr", "1e-3", "--tokens-per-step", "10")
     again = {path.name for path, when in made(out).items() if before.get(path) != when}
     assert again == {"quantization.record.json", "measurements.record.json"}
     rows = rows_of(out / OUTPUTS[2])
@@ -224,9 +225,8 @@ def test_a_run_is_watched_while_it_trains_and_deletes_checkpoints(tmp_path, capf
     assert not [*out.glob("results/own/average/*/*/*/*.safetensors")]
     # What was deleted cannot be measured under another quantizer.
     options = ("--methods", "rtn", "--bits", "4", "--tokens", "2048", "--average", "0")
-    done, _ = measure(tmp_path / "run", out, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "step-0000005 of run is left out: it was deleted" in done.stdout
+    said = measure(tmp_path / "run", out, *options)
+    assert "step-0000005 of run is left out: it was deleted" in said
 
 
 def test_a_signal_to_the_command_alone_ends_its_build(trained, tmp_path):
@@ -246,8 +246,7 @@ def test_two_runs_have_one_picture_and_a_verdict(trained, tmp_path):
             (tmp_path / name / f"checkpoint-{step}").symlink_to(trained / f"checkpoint-{step}")
     options = ("--names", "a b", "--methods", "rtn", "--bits", "3", "--average", "0")
     options += ("--tokens", "1024")
-    done, _ = measure(tmp_path / "short", tmp_path / "out", str(tmp_path / "long"), *options)
-    assert done.returncode == 0, done.stdout + done.stderr
+    measure(tmp_path / "short", tmp_path / "out", str(tmp_path / "long"), *options)
     page = (tmp_path / "out/README.md").read_text()
     assert "At the end its error minus that of a is" in page
     assert "whether they differ cannot be told; " in page
@@ -260,8 +259,7 @@ def test_the_picture_is_traced_to_the_files_of_checkpoints(measured):
     out, _, _ = measured
     picture = str(out / PICTURE)
     for place in (picture, picture.replace(".png", ".csv:1")):
-        command = [sys.executable, "-m", "ptq_dynamics.cli", "trace", place]
-        done = run(command, capture_output=True, text=True, check=False)
+        done = ptq("trace", place)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "local run" in done.stdout and "corpus run" in done.stdout
     assert "results/own/measurements.csv:" in done.stdout
@@ -282,8 +280,7 @@ def test_numbers_are_those_of_the_workflow_where_text_and_settings_are(built, tm
             if path.name in {row[1] for row in theirs} and not (folder / path.name).exists():
                 (folder / path.name).symlink_to(path)
     options = ("--scale", "smoke", "--bits", "4", "--average", "0", "--last", "2")
-    done, _ = measure(folder, tmp_path / "out", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
+    measure(folder, tmp_path / "out", *options)
     rows = rows_of(tmp_path / "out" / OUTPUTS[2])
     # The page of own checkpoints compares predictions, too.
     beside = {"kl_divergence", "top1_agreement"}
@@ -304,10 +301,9 @@ def test_the_page_has_numbers_settings_and_what_is_left_out_also_of_a_gguf_file(
     model = models.load(run_ / "checkpoint-120")
     written(model, run_ / "mine.gguf", GGMLQuantizationType.Q4_0)
     options = ("--methods", "rtn q4_0 mine.gguf", "--bits", "3", "--tokens", "4096")
-    done, _ = measure(run_, out, *options, "--average", "0")
+    done = ptq("measure", run_, "--out", out, *options, "--average", "0")
     assert "mine.gguf is of one checkpoint" in done.stderr and done.returncode
-    done, _ = measure(run_, out, *options, "--last", "1", "--tasks", "word")
-    assert done.returncode == 0, done.stdout + done.stderr
+    measure(run_, out, *options, "--last", "1", "--tasks", "word")
     page, table = (out / OUTPUTS[0]).read_text(), rows_of(out / OUTPUTS[2])
     values = {
         (row["quantizer"], row["metric"]): row
