@@ -21,7 +21,7 @@ BUILD = $(HERE)/snakemake $(if $(PROFILE),--workflow-profile "$(PROFILE)") --con
 # A digest of project and locks, so that neither their times nor comments install anything.
 INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
 	pyproject.toml envs/main.txt envs/cuda.txt | cksum | cut -d ' ' -f 1)
-# Tests of a file share a build. MORE are those that install other tools or a cluster.
+# Tests of a file share a build. MORE are those that install other tools or a cluster; CI has its own TESTS.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -rs --durations 40 --durations-min 5
 MORE := tests/workflow/test_backends.py tests/workflow/test_slurm.py
 # Otherwise each process of a build compiles the package, or takes the packages of another Python.
