@@ -4,7 +4,7 @@ FIGURES ?= all
 PYTHON ?= python3
 WORKERS ?= 2
 VENV := .venv
-KNOWN := SCALE FIGURES SEEDS DEEP PROFILE PYTHON WORKERS KILLS EDITS_SEED VENV
+KNOWN := SCALE FIGURES SEEDS DEEP PROFILE PYTHON WORKERS TESTS KILLS EDITS_SEED VENV
 WRONG := $(filter-out $(KNOWN),$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
 $(if $(WRONG),$(error make has no variable '$(WRONG)'; it has: $(KNOWN); set variables of other programs before make))
 # Packages of profiles for SLURM, and of `make locks`, in folders of their own.
@@ -21,7 +21,7 @@ BUILD = $(HERE)/snakemake $(if $(PROFILE),--workflow-profile "$(PROFILE)") --con
 # A digest of project and locks, so that neither their times nor comments install anything.
 INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
 	pyproject.toml envs/main.txt envs/cuda.txt | cksum | cut -d ' ' -f 1)
-# Tests of a file share a build. MORE are those that install other tools or a cluster.
+# Tests of a file share a build. MORE are those that install other tools or a cluster; CI has its own TESTS.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -rs --durations 40 --durations-min 5
 MORE := tests/workflow/test_backends.py tests/workflow/test_slurm.py
 # Otherwise each process of a build compiles the package, or takes the packages of another Python.
@@ -48,7 +48,7 @@ all: RUN = $(BUILD) -- figures claims tables paper report && $(OUTCOMES) && echo
 bench: RUN = $(HERE)/python tests/bench.py $(SCALE)  ## compare the speed of training at SCALE with that of a plain loop
 counts: RUN = $(HERE)/python tests/counts.py  ## count the text of every scale, after an edit of it or of the lock (10 min)
 prefetch: RUN = $(BUILD) -- prefetch  ## download everything that a build at SCALE reads from a network
-test: RUN = $(PYTEST) tests/workflow $(MORE:%=--ignore=%)  ## the fast tests, then those that build at scale smoke
+test: RUN = $(PYTEST) $(or $(TESTS),tests/workflow $(MORE:%=--ignore=%))  ## the fast tests, then those that build at scale smoke
 test-fast: RUN = $(MAKE) --no-print-directory -j2 lint unit  ## style, types and the fast unit tests, in about a minute
 test-more: RUN = $(PYTEST) -m slow $(MORE) tests/unit  ## slow unit tests, and tests with other tools and a cluster
 test-slurm: RUN = tests/slurm.sh && $(PYTEST) tests/workflow/test_slurm.py  ## make this machine a SLURM cluster for some minutes, and build on it (as root)

@@ -106,6 +106,22 @@ def edit_yaml(path: Path, change: Callable[[Any], None]) -> None:
     path.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
+def put(content: Any, path: Sequence[Any], value: Any) -> None:
+    """Set the value at a path of keys."""
+    *outer, last = path
+    for key in outer:
+        content = content[key]
+    content[last] = value
+
+
+def git(folder: Path, *words: str | Path) -> str:
+    """Run git in a folder as some author, which must succeed; what it prints."""
+    who = ("git", "-c", "user.name=A", "-c", "user.email=a@b.c")
+    done = run([*who, *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def leaves(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Every key that has a value, with it."""
     if isinstance(content, dict | list):

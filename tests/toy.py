@@ -131,9 +131,8 @@ class Toy:
     def at(cls, folder: Path) -> "Toy":
         """A fresh one."""
         package = folder / PACKAGE
-        ignore = shutil.ignore_patterns("__pycache__")
         for room in ("engine", "base"):
-            shutil.copytree(ROOT / PACKAGE / room, package / room, ignore=ignore)
+            shutil.copytree(ROOT / PACKAGE / room, package / room)
         shutil.copy2(ROOT / PACKAGE / "__init__.py", package)
         (package / "toy").mkdir()
         for name, text in MODULES.items():

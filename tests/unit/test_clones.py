@@ -10,16 +10,9 @@ import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import machine
 from ptq_dynamics.provenance import released
-from support import ROOT
+from support import ROOT, git
 
 PACKAGE = "workflow/ptq_dynamics/__init__.py"
-
-
-def git(folder, *arguments):
-    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
-    done = run(["git", *who, *arguments], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture
@@ -63,7 +56,7 @@ def test_a_shallow_history_is_told_from_a_complete_one(clone, tmp_path):
 def test_the_commit_of_a_clone_that_another_user_owns_is_read(clone):
     if os.getuid():
         pytest.skip("only root can give files away")
-    head = git(clone, "rev-parse", "HEAD").strip()
+    head = git(clone, "rev-parse", "HEAD")
     run(["chown", "-R", "12345", str(clone)], check=True)
     # Users and containers have no exceptions of their own.
     plain = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}

@@ -22,14 +22,13 @@ from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.processes import GPUS, PROCESSES, Team
 from ptq_dynamics.train.trainer import Trainer
 from ptq_dynamics.trajectories.trajectory import step_id
-from support import ROOT, Workspace, copy_results, job_file, log_of, specification, wait_until
+from support import ROOT, job_file, log_of, specification, wait_until
 
 
 @pytest.fixture
 def here(workspace, tmp_path):
     """A workspace of its own with the corpus in it."""
-    copy_results(workspace.folder, tmp_path, [workspace.plan.trajectories.corpus("main").folder])
-    return Workspace(tmp_path, workspace.plan)
+    return workspace.beside(tmp_path)
 
 
 def curve(folder):

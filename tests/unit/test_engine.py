@@ -10,7 +10,6 @@ import signal
 import time
 from functools import partial
 from pathlib import Path
-from subprocess import check_output
 
 import psutil
 import pytest
@@ -18,7 +17,7 @@ from ptq_dynamics.base.content import sha256
 from ptq_dynamics.engine import machine, record
 from ptq_dynamics.engine.execute import _explain
 from ptq_dynamics.engine.paths import Paths
-from support import artifacts, differing, visible, wait_until
+from support import artifacts, differing, git, visible, wait_until
 from toy import NAMES, Toy
 
 pytestmark = pytest.mark.slow
@@ -338,24 +337,20 @@ ELSEWHERE = {**{f"GIT_{name}": "/nowhere" for name in NAMED}, "GIT_LITERAL_PATHS
 
 
 def test_a_record_names_the_commit_and_the_edited_files_that_jobs_read(toy):
-    def git(*arguments):
-        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.org", *arguments]
-        return check_output(command, cwd=toy.folder, text=True).strip()
-
     assert record.read(toy.folder / "results/walk/record.json").git is None
-    git("init", "-q")
+    git(toy.folder, "init", "-q")
     assert machine.commit.__wrapped__(root=toy.folder) is None
     for name in ("README.md", "docs/a.md", "paper/paper.typ"):
         (toy.folder / name).parent.mkdir(exist_ok=True)
         (toy.folder / name).touch()
     (toy.folder / ".gitignore").write_text("/results/\n")
-    git("add", ".")
-    git("commit", "-qm", "first")
+    git(toy.folder, "add", ".")
+    git(toy.folder, "commit", "-qm", "first")
     toy.settle(seed=2)
     done = toy.run("numbers", **ELSEWHERE)
     assert done.returncode == 0
     found = record.read(toy.folder / "results/numbers/record.json").git
-    head, tree = git("rev-parse", "HEAD", "HEAD^{tree}").split()
+    head, tree = git(toy.folder, "rev-parse", "HEAD", "HEAD^{tree}").split()
     assert found == machine.Git(head, False, tree=tree) and str(found) == head[:10]
     for name in ("README.md", "docs/a.md", "paper/paper.typ"):
         (toy.folder / name).write_text("Other words.")

@@ -127,7 +127,7 @@ def test_a_format_of_another_program_is_named_with_its_conversion(tmp_path, name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", [(), ("model",), ("app", "model")])
+@pytest.mark.parametrize("keys", [(), ("app", "model")])
 def test_the_command_for_distributed_weights_gives_a_checkpoint(tmp_path, keys):
     """State dicts of training are flat or nested, with those of optimizers beside."""
     folder, model = tmp_path / "run/step-10", LlamaForCausalLM(LLAMA)

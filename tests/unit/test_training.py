@@ -20,7 +20,7 @@ from ptq_dynamics.train.trainer import COLUMNS, Trainer
 from ptq_dynamics.trajectories.trajectory import Trajectory, step_id
 from safetensors.torch import load_file
 from schedulefree import AdamWScheduleFree
-from support import Workspace, artifacts, begin, copy_results, differing
+from support import artifacts, begin, differing
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -238,8 +238,7 @@ def test_checkpoints_without_a_schedule_hold_the_average_and_leave_the_run_alone
 def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch, tmp_path):
     with_cooldown = workspace.plan.trajectories.train("branch").settings.schedule
     assert (with_cooldown.start, with_cooldown.length) == (12, 8)
-    copy_results(workspace.folder, tmp_path, [workspace.plan.trajectories.corpus("main").folder])
-    single = Workspace(tmp_path, workspace.plan).build(
+    single = workspace.beside(tmp_path).build(
         workspace.plan.trajectories.train("trunk"), schedule=with_cooldown.model_dump(), last=20
     )
     points = Trajectory([branch]).checkpoints
@@ -365,9 +364,8 @@ def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
     workspace, tmp_path, capsys, log_every
 ):
     job = workspace.plan.trajectories.train("trunk")
-    copy_results(workspace.folder, tmp_path, [workspace.plan.trajectories.corpus("main").folder])
     schedule = job.settings.schedule.model_dump() | {"peak": 1e30}
-    here = Workspace(tmp_path, workspace.plan)
+    here = workspace.beside(tmp_path)
     assert here.attempt(job, schedule=schedule, log_every=log_every) == 1
     (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert "diverged: the loss is nan at step" in error and "lower its peak_lr" in error

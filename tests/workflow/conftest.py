@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 from project import ALL, SHOWN, UNUSUAL, Project
+from support import git
 
 # The longest first, so that no process ends with one alone; of two that begin side by side, one
 # does without the shared build.
 ORDER = ("chaos", "backends", "own", "slurm", "staleness", "provenance", "release", "faults")
-ORDER += ("distributed", "measure", "keep", "recipes", "sweep", "engine", "figures")
+ORDER += ("distributed", "keep", "datasets", "sweep", "gpu_kit", "recipes", "precision", "engine")
+ORDER += ("recipes_of_llm_compressor", "measure", "tasks", "smoke", "figures")
 
 
 @pytest.fixture(scope="session")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
-    """The project after its first build, and what Snakemake printed.
+    """The project after the build of its first commit, and what Snakemake printed.
 
     Processes that test side by side have a copy each of what one of them built.
     """
@@ -30,6 +32,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
             project = Project(folder)
         else:
             project = Project.copy(folder)
+            for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "All"]):
+                git(folder, *words)
             home = shared / f"home-of-{UNUSUAL}"
             home.mkdir()
             user = {"USER": UNUSUAL, "LOGNAME": UNUSUAL, "HOME": str(home)}
@@ -44,6 +48,12 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
 def built(first: tuple[Project, str]) -> Project:
     """The project after its first build."""
     return first[0]
+
+
+@pytest.fixture(scope="module")
+def project(built: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A copy of the first build for the tests of a module."""
+    return built.copied(tmp_path_factory.mktemp("copied") / "project")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

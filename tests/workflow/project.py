@@ -28,7 +28,7 @@ SHOWN = "to be seen: "
 # In the user's name and home and in the path of the first build; no result may tell of it.
 UNUSUAL = "señor-unusual"
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
-DESCRIBED = (".zenodo.json", "README.md", "CITATION.cff", "LICENSE", "NOTICE")
+DESCRIBED = (".zenodo.json", ".gitignore", "README.md", "CITATION.cff", "LICENSE", "NOTICE")
 PARTS = ("Snakefile", "pyproject.toml", "config", "paper", "profiles", "workflow", *DESCRIBED)
 # Of these folders, what is built.
 BUILT = {"paper": scales(ROOT / "config")}
@@ -111,9 +111,9 @@ class Project:
         """Run the command of the package in this copy."""
         return self.process([sys.executable, "-m", "ptq_dynamics.cli", *map(str, words)])
 
-    def build(self, **options: Any) -> str:
+    def build(self, *arguments: str, **options: Any) -> str:
         """Build what is missing or stale; what Snakemake printed."""
-        done = self.snakemake(**options)
+        done = self.snakemake(*arguments, **options)
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-3000:]
         return said

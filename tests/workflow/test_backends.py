@@ -24,7 +24,7 @@ from ptq_dynamics.quantize.storage import original
 from ptq_dynamics.quantize.tool import ForeignGptq
 from safetensors.torch import load_file
 from support import ROOT, plan
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM
 
 TRAJECTORY = "wsd-3e-3"
 PLAN = plan("smoke", seed=201)
@@ -133,16 +133,6 @@ def assert_equal_first(ours, theirs, layers):
         assert gap < 1e-3 * ours[layer].abs().max(), (layer, gap)
 
 
-@pytest.mark.parametrize("tool", ["gptqmodel", "autogptq"])
-def test_documents_of_any_length_count_without_filling(built: Path, tmp_path: Path, tool: str):
-    checkpoint = sorted(built.glob(f"results/smoke/train/{TRAJECTORY}/**/config.json"))[-1].parent
-    table = torch.randint(320, (64, 32), generator=torch.Generator().manual_seed(1))
-    for row, sequence in enumerate(table):
-        sequence[11 + row % 22 :] = tokens.FILLING
-    ((ours, theirs),) = by_tool(built, tmp_path, tool, [checkpoint], Calibration(table, 16))
-    assert_equal_first(ours, theirs, ("attention.query_key_value", "mlp.dense_h_to_4h"))
-
-
 # Of the other families, at widths that GPTQModel takes.
 SHAPE = {
     **{"vocab_size": 320, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2},
@@ -162,22 +152,26 @@ OTHERS = {
 def test_tools_quantize_the_families_that_they_define(
     built: Path, tmp_path: Path, tool: str, families: list[str]
 ):
+    """On documents of any length, which count without filling."""
     torch.manual_seed(5)
     (tokenizer,) = built.glob("results/smoke/corpus/main/tokenizer")
-    calibration = Calibration(torch.randint(320, (64, 32)), 16)
-    models, folders = list[PreTrainedModel](), [tmp_path / family for family in families]
+    trained = sorted(built.glob(f"results/smoke/train/{TRAJECTORY}/**/config.json"))[-1].parent
+    table = torch.randint(320, (64, 32))
+    for row, sequence in enumerate(table):
+        sequence[11 + row % 22 :] = tokens.FILLING
+    calibration, folders = Calibration(table, 16), [tmp_path / family for family in families]
     for folder in folders:
         about = AutoConfig.for_model(folder.name, **SHAPE, **OTHERS[folder.name])
-        models.append(AutoModelForCausalLM.from_config(about))
-        models[-1].save_pretrained(folder)
+        AutoModelForCausalLM.from_config(about).save_pretrained(folder)
         shutil.copytree(tokenizer, folder, dirs_exist_ok=True)
-    made = by_tool(built, tmp_path, tool, folders, calibration)
-    for folder, model, (ours, theirs) in zip(folders, models, made, strict=True):
+    *made, (ours, theirs) = by_tool(built, tmp_path, tool, [*folders, trained], calibration)
+    assert_equal_first(ours, theirs, ("attention.query_key_value", "mlp.dense_h_to_4h"))
+    for folder, (ours, theirs) in zip(folders, made, strict=True):
         assert len(theirs) == (12 if folder.name == "apertus" else 14)
         assert_equal_first(ours, theirs, [f"layers.0.self_attn.{part}_proj" for part in "qkv"])
-        before = original(folder, model)
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        before, batches = original(folder, model), calibration.batches()
         rounded = Rtn(method="rtn", bits=4, group_size=32).quantize(folder, calibration).weights
-        batches = calibration.batches()
         errors, others = (model_errors(model, before, each, batches) for each in (theirs, rounded))
         found = {name: (errors[name], others[name]) for name in errors}
         worse = {n: e for n, e in found.items() if e[0]["output_mse"] >= e[1]["output_mse"]}

@@ -25,12 +25,11 @@ def command(project, place):
 
 
 @pytest.fixture(scope="module")
-def project(built, tmp_path_factory):
-    """A copy of the built project with its documentation."""
-    copied = built.copied(tmp_path_factory.mktemp("crate") / "project")
-    shutil.copytree(ROOT / "docs", copied.folder / "docs")
-    shutil.copy2(ROOT / "ARTIFACT.md", copied.folder)
-    return copied
+def project(project):
+    """The built project with its documentation."""
+    shutil.copytree(ROOT / "docs", project.folder / "docs")
+    shutil.copy2(ROOT / "ARTIFACT.md", project.folder)
+    return project
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 from subprocess import PIPE, STDOUT, Popen, run
 
 import pytest
@@ -69,11 +69,17 @@ def trained(tmp_path_factory):
     return train(tmp_path_factory.mktemp("trainer") / "run", 120, 10)
 
 
+def ptq(*words):
+    """Run the command."""
+    command = [sys.executable, "-m", "ptq_dynamics.cli", *map(str, words)]
+    return run(command, capture_output=True, text=True, check=False)
+
+
 def measure(place, out, *options):
-    command = [sys.executable, "-m", "ptq_dynamics.cli", "measure", str(place), "--out", str(out)]
-    start = time.monotonic()
-    done = run([*command, *options], capture_output=True, text=True, check=False)
-    return done, time.monotonic() - start
+    """Measure checkpoints, which must succeed; what is printed."""
+    done = ptq("measure", place, "--out", out, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def rows_of(path):
@@ -85,14 +91,38 @@ def made(out):
     return {path: path.stat().st_mtime_ns for path in out.rglob("*record.json")}
 
 
+OPTIONS = ("--exclude", "checkpoint-9*", "--bits", "3", "--tokens", "4096", "--seed", "7")
+NORM = "model.norm.weight"
+
+
+def scaled(checkpoint, factor):
+    """Multiply weights of a checkpoint."""
+    weights = checkpoint / "model.safetensors"
+    content = load_file(weights)
+    save_file(content | {NORM: content[NORM] * factor}, weights, metadata={"format": "pt"})
+
+
 @pytest.fixture(scope="module")
-def measured(trained, tmp_path_factory):
-    """One checkpoint in three, and averages of two."""
-    out = tmp_path_factory.mktemp("measured") / "out"
-    options = ("--every", "6", "--average", "2", "--bits", "3", "--tokens", "4096", "--seed", "7")
-    done, _ = measure(trained, out, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out, options, done.stdout
+def defective(trained, tmp_path_factory):
+    """A run whose last checkpoint is defective, the project in which it was measured, what was
+    printed, and the page."""
+    folder = tmp_path_factory.mktemp("measured")
+    run_, out = folder / "run", folder / "out"
+    for step in (60, 90, 120):
+        copytree(trained / f"checkpoint-{step}", run_ / f"checkpoint-{step}")
+    scaled(run_ / "checkpoint-120", float("nan"))
+    said = measure(run_, out, *OPTIONS)
+    return run_, out, said, (out / OUTPUTS[0]).read_text()
+
+
+@pytest.fixture(scope="module")
+def measured(trained, defective):
+    """The same once all are whole, with averages of two."""
+    run_, out, *_ = defective
+    options = (*OPTIONS, "--average", "2")
+    others = [path.name for path in trained.glob("checkpoint-*") if path.name != "checkpoint-120"]
+    copytree(trained, run_, dirs_exist_ok=True, ignore=ignore_patterns(*others))
+    return out, options, measure(run_, out, *options)
 
 
 def test_one_command_gives_picture_table_and_words(measured):
@@ -114,20 +144,29 @@ def test_one_command_gives_picture_table_and_words(measured):
     assert table.value.tolist() == [float(row["value"]) for row in full]
 
 
-def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
+def test_a_defective_checkpoint_is_on_the_page_and_measured_once_it_is_whole(defective, measured):
+    run_, out, said, page = defective
+    line = f"- {run_}/checkpoint-120 is left out: it has values"
+    assert line in page and line[2:] in said and "1 checkpoint of llama" in page
+    # One checkpoint has no neighbours, so a second calibration set shows the scatter.
+    assert "3-bit GPTQ: the error is" in page and "with another calibration set it is" in page
+    page = (out / OUTPUTS[0]).read_text()
+    assert "it has values" not in page and "2 checkpoints of llama" in page
+    assert "calibration set it is" not in page
+
+
+def test_again_it_does_nothing_and_then_only_what_changed(defective, measured):
+    run_, _, *_ = defective
     out, options, _ = measured
     before = made(out)
-    done, seconds = measure(trained, out, *options)
-    assert done.returncode == 0 and made(out) == before
-    assert seconds < 30  # under two seconds where nothing else runs
+    start = time.monotonic()
+    measure(run_, out, *options)
+    assert made(out) == before
+    assert time.monotonic() - start < 30  # under two seconds where nothing else runs
     # One is touched, but the same: it is read again. The other has other weights.
-    os.utime(trained / "checkpoint-120/model.safetensors")
-    weights = trained / "checkpoint-60/model.safetensors"
-    content = load_file(weights)
-    content["model.norm.weight"] *= 1.5
-    save_file(content, weights, metadata={"format": "pt"})
-    done, _ = measure(trained, out, *options)
-    assert done.returncode == 0
+    os.utime(run_ / "checkpoint-120/model.safetensors")
+    scaled(run_ / "checkpoint-60", 1.5)
+    measure(run_, out, *options)
     again = {
         str(path.parent.relative_to(out / "results/own"))
         for path, when in made(out).items()
@@ -142,18 +181,16 @@ def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
 def test_a_lone_checkpoint_is_measured_once(trained, tmp_path):
     out, times = tmp_path / "out", []
     for _ in range(2):
-        done, _ = measure(trained / "checkpoint-60", out, "--methods", "q4_0", "--tokens", "1024")
-        assert done.returncode == 0, done.stdout + done.stderr
+        measure(trained / "checkpoint-60", out, "--methods", "q4_0", "--tokens", "1024")
         assert "q4_0 is GGUF" in (out / "README.md").read_text()
         times.append(made(out))
     assert times[0] == times[1]
 
 
-def test_another_rate_is_drawn_and_nothing_is_measured_again(trained, measured):
+def test_another_rate_is_drawn_and_nothing_is_measured_again(defective, measured):
     out, options, _ = measured
     before = made(out)
-    done, _ = measure(trained, out, *options, "--lr", "1e-3", "--tokens-per-step", "10")
-    assert done.returncode == 0, done.stdout + done.stderr
+    measure(defective[0], out, *options, "--lr", "1e-3", "--tokens-per-step", "10")
     again = {path.name for path, when in made(out).items() if before.get(path) != when}
     assert again == {"quantization.record.json", "measurements.record.json"}
     rows = rows_of(out / OUTPUTS[2])
@@ -175,22 +212,21 @@ def test_a_run_is_watched_while_it_trains_and_deletes_checkpoints(tmp_path, capf
         def page():
             return (out / "README.md").read_text() if (out / "README.md").exists() else ""
 
-    options = ("--out", str(out), "--bits", "3", "--tokens", "2048", "--average", "2")
-    callbacks = [MeasureCallback(*options), Waiting()]
+    options = ("--methods", "rtn", "--bits", "3", "--tokens", "2048", "--average", "2")
+    callbacks = [MeasureCallback("--out", str(out), *options), Waiting()]
     train(tmp_path / "run", 15, 5, callbacks, save_total_limit=2)
     assert not (tmp_path / "run/checkpoint-5").exists()
     # From the second checkpoint on, earlier ones tell how long it takes.
     assert "".join(capfd.readouterr()).count("Job stats") == 3
     rows = rows_of(out / OUTPUTS[2])
-    shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "gptq-3bit"}
+    shown = {(r["trajectory"], r["step"]) for r in rows if r["quantizer"] == "rtn-3bit"}
     assert shown == {("run", "5"), ("run", "10"), ("run", "15"), ("last-2", "10"), ("last-2", "15")}
     assert "Measured before deletion: checkpoint-5" in Waiting.page()
     assert not [*out.glob("results/own/average/*/*/*/*.safetensors")]
     # What was deleted cannot be measured under another quantizer.
     options = ("--methods", "rtn", "--bits", "4", "--tokens", "2048", "--average", "0")
-    done, _ = measure(tmp_path / "run", out, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "step-0000005 of run is left out: it was deleted" in done.stdout
+    said = measure(tmp_path / "run", out, *options)
+    assert "step-0000005 of run is left out: it was deleted" in said
 
 
 def test_a_signal_to_the_command_alone_ends_its_build(trained, tmp_path):
@@ -210,8 +246,7 @@ def test_two_runs_have_one_picture_and_a_verdict(trained, tmp_path):
             (tmp_path / name / f"checkpoint-{step}").symlink_to(trained / f"checkpoint-{step}")
     options = ("--names", "a b", "--methods", "rtn", "--bits", "3", "--average", "0")
     options += ("--tokens", "1024")
-    done, _ = measure(tmp_path / "short", tmp_path / "out", str(tmp_path / "long"), *options)
-    assert done.returncode == 0, done.stdout + done.stderr
+    measure(tmp_path / "short", tmp_path / "out", str(tmp_path / "long"), *options)
     page = (tmp_path / "out/README.md").read_text()
     assert "At the end its error minus that of a is" in page
     assert "whether they differ cannot be told; " in page
@@ -224,8 +259,7 @@ def test_the_picture_is_traced_to_the_files_of_checkpoints(measured):
     out, _, _ = measured
     picture = str(out / PICTURE)
     for place in (picture, picture.replace(".png", ".csv:1")):
-        command = [sys.executable, "-m", "ptq_dynamics.cli", "trace", place]
-        done = run(command, capture_output=True, text=True, check=False)
+        done = ptq("trace", place)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "local run" in done.stdout and "corpus run" in done.stdout
     assert "results/own/measurements.csv:" in done.stdout
@@ -245,9 +279,8 @@ def test_numbers_are_those_of_the_workflow_where_text_and_settings_are(built, tm
         for path in (results / "train" / name / "seed-201").glob("step-*"):
             if path.name in {row[1] for row in theirs} and not (folder / path.name).exists():
                 (folder / path.name).symlink_to(path)
-    options = ("--scale", "smoke", "--bits", "4", "--average", "0", "--last", "2")
-    done, _ = measure(folder, tmp_path / "out", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
+    options = ("--scale", "smoke", "--bits", "4", "--last", "2")
+    said = measure(folder, tmp_path / "out", *options)
     rows = rows_of(tmp_path / "out" / OUTPUTS[2])
     # The page of own checkpoints compares predictions, too.
     beside = {"kl_divergence", "top1_agreement"}
@@ -255,35 +288,8 @@ def test_numbers_are_those_of_the_workflow_where_text_and_settings_are(built, tm
     ours = {tuple(row[n] for n in COLUMNS) for row in rows if row["metric"] not in beside}
     assert len(ours) == 8 and ours <= theirs
     tokens = "The number of tokens of 2 of 2 checkpoints is not known; give --tokens-per-step."
-    assert done.stdout.count(tokens) == 1
-
-
-def test_a_defective_checkpoint_is_on_the_page_and_measured_once_it_is_whole(trained, tmp_path):
-    run_, out = tmp_path / "run", tmp_path / "out"
-    for step in (60, 120):
-        copytree(trained / f"checkpoint-{step}", run_ / f"checkpoint-{step}")
-    weights = run_ / "checkpoint-120/model.safetensors"
-    content = load_file(weights)
-    broken = content | {"model.norm.weight": content["model.norm.weight"] * float("nan")}
-    save_file(broken, weights, metadata={"format": "pt"})
-    options = ("--tokens", "4096", "--bits", "3", "--exclude", "checkpoint-9*")
-    done, _ = measure(run_, out, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    page, line = (
-        (out / OUTPUTS[0]).read_text(),
-        f"- {run_}/checkpoint-120 is left out: it has values",
-    )
-    assert line in page and line[2:] in done.stdout and "1 checkpoint of llama" in page
-    # One checkpoint has no neighbours, so a second calibration set shows the scatter.
-    assert "3-bit GPTQ: the error is" in page and "with another calibration set it is" in page
-    save_file(content, weights, metadata={"format": "pt"})
-    done, _ = measure(run_, out, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    page = (out / OUTPUTS[0]).read_text()
-    assert "left out" not in page and "2 checkpoints of llama" in page
-    assert "calibration set it is" not in page
-    line = "run has 2 checkpoints, too few for an average of 5; give --average 2"
-    assert f"- {line}" in page and line in done.stdout
+    assert said.count(tokens) == 1
+    assert "run has 2 checkpoints, too few for an average of 5; give --average 2" in said
 
 
 def test_the_page_has_numbers_settings_and_what_is_left_out_also_of_a_gguf_file(trained, tmp_path):
@@ -298,10 +304,9 @@ def test_the_page_has_numbers_settings_and_what_is_left_out_also_of_a_gguf_file(
     model = models.load(run_ / "checkpoint-120")
     written(model, run_ / "mine.gguf", GGMLQuantizationType.Q4_0)
     options = ("--methods", "rtn q4_0 mine.gguf", "--bits", "3", "--tokens", "4096")
-    done, _ = measure(run_, out, *options, "--average", "0")
+    done = ptq("measure", run_, "--out", out, *options, "--average", "0")
     assert "mine.gguf is of one checkpoint" in done.stderr and done.returncode
-    done, _ = measure(run_, out, *options, "--last", "1", "--tasks", "word")
-    assert done.returncode == 0, done.stdout + done.stderr
+    measure(run_, out, *options, "--last", "1", "--tasks", "word")
     page, table = (out / OUTPUTS[0]).read_text(), rows_of(out / OUTPUTS[2])
     values = {
         (row["quantizer"], row["metric"]): row

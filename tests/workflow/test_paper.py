@@ -29,12 +29,6 @@ ALLOWED = [
 
 
 @pytest.fixture(scope="module")
-def project(built, tmp_path_factory):
-    """A copy of the built project."""
-    return built.copied(tmp_path_factory.mktemp("paper") / "project")
-
-
-@pytest.fixture(scope="module")
 def data(project):
     return json.loads((project.folder / DATA).read_text())
 

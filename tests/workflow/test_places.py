@@ -37,16 +37,14 @@ def test_a_build_in_a_folder_with_spaces_without_git_and_home(built, tmp_path):
     (project.folder / "matplotlibrc").write_text(other_settings())
     for name in ("manifest.json", "csv", "record.json"):
         (project.folder / f"figures/smoke/fig04.{name}").unlink()
-    done = project.snakemake(targets=("figures",))
-    said = done.stdout + done.stderr
+    said = project.build(targets=("figures",))
     assert "fig04: done in" in said and said.count(": done in ") == 1, said
     assert "records of this build name no commit (git says: fatal: not a git repository" in said
     for name in FIGURES:
         assert (project.folder / name).read_bytes() == (built.folder / name).read_bytes()
     record = json.loads((project.folder / "figures/smoke/fig04.record.json").read_text())
     assert record["git"] is None
-    done = project.snakemake(targets=("figures",))
-    assert "Nothing to be done" in done.stdout + done.stderr
+    assert "Nothing to be done" in project.build(targets=("figures",))
 
 
 def test_a_build_from_another_folder_with_spaces(built, tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 import pytest
 from project import Project
-from support import edit_yaml, figure
+from support import edit_yaml, figure, put
 
 PACKAGE = "workflow/ptq_dynamics"
 METRICS = ["quantization_error", "loss"]
@@ -373,13 +373,6 @@ class Softer(Answers):
 NAMES = [f"new-{recipe.kind}" for recipe in RECIPES]
 
 
-def put(content, place: str, value) -> None:
-    *path, last = place.split(".")
-    for key in path:
-        content = content[key]
-    content[last] = value
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """The project with a component of each kind."""
@@ -393,7 +386,7 @@ def project(tmp_path_factory):
             for place, value in places.items():
                 edit_yaml(
                     made.folder / "config" / file,
-                    lambda found, place=place, value=value: put(found, place, value),
+                    lambda found, place=place, value=value: put(found, place.split("."), value),
                 )
     return made
 
@@ -401,8 +394,7 @@ def project(tmp_path_factory):
 @pytest.fixture(scope="module")
 def figures(project):
     """All new figures, built."""
-    done = project.snakemake("--cores", "2", targets=("figures",))
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    project.build("--cores", "2", targets=("figures",))
     return project
 
 

@@ -6,11 +6,11 @@ import time
 from contextlib import chdir
 
 import pytest
-from project import FEW, SHOWN, Project
+from project import SHOWN, Project
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.provenance.archive import DERIVED, RELEASE
 from ptq_dynamics.provenance.released import SUMS, folders, pack
-from support import ROOT
+from support import git
 
 RUN = "results/smoke/train/constant-3e-3/seed-201"
 AUDIT = ("audit", "--scale", "smoke")
@@ -84,73 +84,58 @@ def test_what_differs_in_another_checkout_is_named_and_stays_away(built, tmp_pat
     assert not list(other.folder.glob("figures/smoke/*.pdf"))
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    """A commit of the project in which all of one figure is built."""
-    project = Project.copy(tmp_path_factory.mktemp("repository") / "project", figures=FEW)
-    shutil.copy2(ROOT / ".gitignore", project.folder)
-    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
-    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "All"]):
-        assert project.process(["git", *words]).returncode == 0
-    done = project.snakemake(targets=("figures", "claims", "tables", "paper"))
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    return project
-
-
-def test_the_repository_keeps_what_is_read_of_a_scale(repository):
+def test_the_repository_keeps_what_is_read_of_a_scale(project):
     edits = {".zenodo.json": "has version 9, and", "README.md": "is no clean commit"}
     for name, words in edits.items():
-        with repository.edited(name) as (page,):
+        with project.edited(name) as (page,):
             page.write_text('{"version": "9"}')
-            done = command(repository, "release")
+            done = command(project, "release")
         assert done.returncode == 1 and words in done.stderr, done.stderr
-    done = command(repository, "release")
+    done = command(project, "release")
     assert done.returncode == 0 and "results, " in done.stdout, done.stderr
-    with chdir(repository.folder):
+    with chdir(project.folder):
         results, pictures = folders("smoke")
         kept = {path.name for path in results.iterdir()}
         drawn = {path.name for path in pictures.iterdir()}
     assert drawn == {
         "README.md",
         "contact-sheet.png",
-        *(f"{FEW}.{each}" for each in ("png", "csv", "record.json")),
+        *(f"{name}.{kind}" for name in project.chosen for kind in ("png", "csv", "record.json")),
     }
     assert kept >= {RELEASE, SUMS, "claims.json", "paper.pdf", "tables", "cost.md"}
-    checked = repository.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
+    checked = project.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    traced = repository.ptq("trace", pictures / f"{FEW}.csv")
+    traced = project.ptq("trace", pictures / "fig04.csv")
     assert traced.returncode == 0 and "matches its record" in traced.stdout
 
 
 @pytest.fixture
-def cloned(repository, tmp_path):
-    """Commit a README and clone the repository, without its history unless the last commit is
+def cloned(project, tmp_path):
+    """Commit a README and clone the project, without its history unless the last commit is
     amended. With no more than what is released, an audit runs no job."""
-    if not (repository.folder / folders("smoke")[0] / SUMS).exists():
-        assert command(repository, "release").returncode == 0
+    if not (project.folder / folders("smoke")[0] / SUMS).exists():
+        assert command(project, "release").returncode == 0
 
     def clone(text, *options):
-        (repository.folder / "README.md").write_text(text)
-        words = ["-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-qm", "B", *options]
-        assert repository.process(["git", *words, "README.md"]).returncode == 0
+        (project.folder / "README.md").write_text(text)
+        git(project.folder, "commit", "-qm", "B", *options, "README.md")
         found = Project(tmp_path / f"clone-{len(text)}")
         shallow = [] if options else ["--depth", "1"]
-        words = ["clone", "-q", *shallow, repository.folder.as_uri(), str(found.folder)]
-        assert repository.process(["git", *words]).returncode == 0
+        git(tmp_path, "clone", "-q", *shallow, project.folder.as_uri(), found.folder)
         for place in folders("smoke"):
-            shutil.copytree(repository.folder / place, found.folder / place)
+            shutil.copytree(project.folder / place, found.folder / place)
         return found
 
     return clone
 
 
-def test_an_audit_names_commits_that_the_branch_lacks(repository, cloned):
+def test_an_audit_names_commits_that_the_branch_lacks(project, cloned):
     """As after a rebase, or a squash."""
-    text = (repository.folder / "README.md").read_text()
+    text = (project.folder / "README.md").read_text()
     # Another commit of the same tree, but only records of this one may be released.
     said = cloned(text, "--amend").ptq(*AUDIT)
     assert said.returncode == 0 and said.stdout.endswith("all is well\n"), said.stdout + said.stderr
-    done = command(repository, "release")
+    done = command(project, "release")
     assert done.returncode == 1 and "no clean commit of this branch" in done.stderr, done.stderr
     said = cloned("Other words.", "--amend").ptq(*AUDIT)
     assert said.returncode == 1 and "names commit" in said.stdout, said.stdout + said.stderr

@@ -84,10 +84,12 @@ class Build:
         files = {job.folder: self.project.folder / job.paths.record for job in self.jobs}
         return {name: file.read_bytes() for name, file in files.items() if file.exists()}
 
-    def clear(self):
-        """Remove measurements and figure, and jobs of builds that were killed."""
+    def clear(self, profile):
+        """Remove measurements, of which a lab's profile makes one, and figure, and jobs of builds
+        that were killed."""
         self.cluster.clear()
-        for place in ("results/smoke/measure", "figures/smoke"):
+        measured = [job.folder for job in self.jobs if job.stage == "measure.measure"]
+        for place in ("figures/smoke", *measured[-1 if profile is LAB else 0 :]):
             shutil.rmtree(self.project.folder / place, ignore_errors=True)
         self.known = self.records()
 
@@ -132,7 +134,7 @@ def test_killed_builds_end_with_the_bytes_of_one_machine_under_each_profile(buil
     (build.project.folder / "lab/config.yaml").write_text(STOCK)
     killed = []
     for profile, most in cycle(((OWN, KILLS - KILLS // 3), (LAB, KILLS))):
-        build.clear()
+        build.clear(profile)
         process = build.start(*profile)
         while len(killed) < most and build.status(process, random.uniform(2, 10)) is None:
             kind, jobs = KINDS[len(killed) % 3], at_work(build.project, "ptq_dynamics.engine.run")
