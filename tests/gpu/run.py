@@ -3,7 +3,6 @@
     python3 .gpu/run.py --seconds 530 --build "fig04 fig07:202 203" --build "fig06"
     python3 .gpu/run.py --seconds 170 --tests tests/gpu
     python3 .gpu/run.py --seconds 170 --sweep gpu
-    python3 .gpu/run.py --seconds 530 --options node
 
 A build is FIGURES:MORE SEEDS. It begins when the training of the one before has ended, because
 training fills the GPU and measuring the cores. After SECONDS all ends. What is finished lies in
@@ -236,7 +235,6 @@ def main() -> None:
     parser.add_argument("--tests", nargs="*", default=[], help="of the sources, marked gpu")
     parser.add_argument("--sweep", help="of config/sweeps, before the builds")
     parser.add_argument("--bench", help="a scale; beside a plain loop")
-    parser.add_argument("--options", help="a scale; options of torch in turns")
     parser.add_argument("--no-packages", action="store_true", help="this Python has all packages")
     chosen = parser.parse_args()
     until = BEGIN + chosen.seconds
@@ -263,14 +261,12 @@ def main() -> None:
     if chosen.build:
         build(chosen.scale, chosen.build, Results(chosen.scale), until)
     if chosen.tests:
-        left = until - time.monotonic() - (90 if chosen.bench or chosen.options else 0)
+        left = until - time.monotonic() - (90 if chosen.bench else 0)
         words = ["-m", "gpu", "-n", "0", "-v", "-rsP", "-p", "no:cacheprovider", "--durations=12"]
         words += ["--show-capture=stdout"]
         python("-m", "pytest", *chosen.tests, *words, log="tests", seconds=left)
-    for program in ("bench", "options"):
-        if scale := getattr(chosen, program):
-            left = until - time.monotonic()
-            python(f"tests/{program}.py", scale, log=program, seconds=left)
+    if chosen.bench:
+        python("tests/bench.py", chosen.bench, log="bench", seconds=until - time.monotonic())
     say("all is done")
 
 
