@@ -12,7 +12,7 @@ from ptq_dynamics.measure.names import CHECKPOINT_ID, LOSS, QUANTIZATION_ERROR, 
 if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
 
-FACTOR = "Typical factor between prediction and error"
+FACTOR = "Factor between predicted and measured error (1: exact)"
 
 
 class Laws(Layout):
@@ -62,7 +62,8 @@ class Laws(Layout):
                 points = points[points.y > 0].assign(low=np.nan, high=np.nan)
                 panels.append((panel, points))
         table = pd.DataFrame(factors).assign(metric="factor", low=np.nan, high=np.nan)
-        sheet.add(Panel("What laws predict errors from", FACTOR, "", form="rows", start=1), table)
+        words = "Laws, tested on runs outside their fits"
+        sheet.add(Panel(words, FACTOR, "", form="rows", start=1), table)
         for panel, points in panels[: len(law.LAWS)]:
             sheet.add(panel, points)
         curves = [*data.labels, *data.called.values()]
