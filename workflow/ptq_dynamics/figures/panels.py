@@ -58,9 +58,12 @@ Draw = Callable[[Axes, Panel, pd.DataFrame, Styles], None]  # draws a panel
 
 
 class Sheet:
-    """The panels of a figure, with letters in their order, and their points."""
+    """The panels of a figure, with letters in their order, and their points. Artists have the
+    project's style from here on, whatever settings of matplotlib a user has."""
 
     def __init__(self, data: Curves) -> None:
+        matplotlib.rcdefaults()
+        sns.set_theme(style="ticks", rc=SETTINGS)
         self.data, self.settings = data, data.settings
         self.panels: list[Panel] = []
         self._parts: list[pd.DataFrame] = []
@@ -244,8 +247,6 @@ def subplots(
     """Return a figure and its axes by name, in rows of a `height` in inches. Rows with panels in
     `strips` also have axes for the learning rate. One panel alone has half of the text width unless
     `wide`. The first panel may be `large`, beside the others."""
-    matplotlib.rcdefaults()
-    sns.set_theme(style="ticks", rc=SETTINGS)
     cells = [*names, *["."] * (-len(names) % columns)]
     heights, rows = list[float](), list[HashableList[str]]()
     parts = [cells[start : start + columns] for start in range(0, len(cells), columns)]
