@@ -139,6 +139,7 @@ def test_a_law_is_judged_on_runs_that_it_has_not_seen():
 def test_runs_that_laws_predict_differ_without_colour():
     curves = [*(f"LR = {rate}" for rate in ("3e-4", "1e-3", "3e-3", "1e-2")), "Cosines", "1/√t"]
     assert len({line.marker for line in lines(curves).values()}) == len(curves)
+    assert len(lines([*curves, *"abcdefghi"])) == len(curves) + 9  # more than have a marker alone
 
 
 @pytest.mark.parametrize("figures", ["all", "beyond", "fig04 beyond"])

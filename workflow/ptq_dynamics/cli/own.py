@@ -134,6 +134,7 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     runs = [*site.config.families.own]
     numbers, own = places.join([values.loss, errors]), places.loc[runs].dropna(subset="step")
     options = {"learning rate": ("lr", "--lr"), "number of tokens": ("tokens", "--tokens-per-step")}
+    own = own.assign(tokens=own.tokens.where(own.step > 0, 0))  # none at step 0
     for what, (column, option) in options.items():
         if unknown := int(own[column].isna().sum()):
             count = f"{unknown} of {len(own)} checkpoints"

@@ -116,7 +116,7 @@ def write(
             others = f"or from 2 to {count} (all checkpoints)"
             others = others if count > 1 else "since there is one checkpoint"
             raise Problem(f"--average is {average}: must be 0, {others}")
-        if average is None and 1 < count < size:
+        if average is None and not grows and 1 < count < size:
             too_few = f"{count} checkpoints, too few for an average of {size}"
             short.append(f"{name} has {too_few}; give --average {count}")
         if files and (count > 1 or len(runs) > 1):

@@ -88,7 +88,9 @@ def status(
         ]
         records = chain.from_iterable(run.parent.glob(f"*/{RECORD}") for run in runs)
         unread = {record.parent for record in records} - {*runs}
-        if more := {run.name.removeprefix("seed-") for run in unread}:
+        has_more = any(plan.site.config.figures[name].headline for name in plan.site.config.chosen)
+        more = {run.name.removeprefix("seed-") for run in unread} if has_more else set[str]()
+        if more.difference(seeds):
             every = " ".join(sorted(more.union(seeds)))
             print(f"results of more seeds are here: --more-seeds '{every}' includes them")
     if fresh and not as_json:

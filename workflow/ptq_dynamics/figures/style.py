@@ -116,8 +116,9 @@ def lines(labels: Sequence[str], rates: tuple[float, float] | None = None) -> di
     styles, seen = _ranked(own, rates), Counter[str]()
     roles = {label: re.split(r"[\s,]", label)[0] for label in own if label not in styles}
     used = {ROLES[role].color for role in roles.values() if role in ROLES}
-    used |= {line.marker for line in styles.values()}
-    free = (line for line in (*OTHERS, *LINES) if not {line.color, line.marker} & used)
+    marks = {line.marker for line in styles.values()}
+    unused = [line for line in (*OTHERS, *LINES) if line.color not in used]
+    free = iter(sorted(unused, key=lambda line: line.marker in marks))  # other markers first
     for label, role in roles.items():
         styles[label] = _variant(ROLES[role], seen[role]) if role in ROLES else next(free)
         seen[role] += 1

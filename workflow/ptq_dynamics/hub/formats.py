@@ -44,7 +44,7 @@ PARTS = ("AutoConfig", "AutoModelForCausalLM")
 def misfit(config: Mapping[str, object], code: Collection[str] | None = None) -> str | None:
     """Return why a model with this config.json is no causal model of transformers, or None. `code`
     has the names of its files of code; None if none may run."""
-    kind, classes = str(config.get("model_type", "")), config.get("architectures")
+    kind, classes = str(config.get("model_type") or ""), config.get("architectures")
     names = [str(name) for name in classes] if isinstance(classes, list) else []
     if not kind:
         return "has a config.json without model_type, so no model of transformers"

@@ -162,8 +162,8 @@ class FigureJobs(Planner):
         """Return the scale's peak rates in multiples of the paper's, if labels have other rates."""
         runs = (run for run in self._followed(figure) if isinstance(run, PlannedRun))
         trunks = [run.trunk for run in runs if any(map(PEAK_RATE.search, figure.curves))]
-        factors = {float(short(one.schedule.peak / one.entry.peak_lr)) for one in trunks} - {1}
-        return factors.pop() if len(factors) == 1 else None
+        factors = {float(short(one.schedule.peak / one.entry.peak_lr)) for one in trunks}
+        return factors.pop() if len(factors) == 1 and factors != {1} else None
 
     def shown(self, figure: Figure, quantizer: str) -> Shown:
         """Return a quantizer of a figure, with the scale's draws."""
