@@ -31,7 +31,7 @@ ROOMS += ["figures", "claims", "paper", "config", "plan", "provenance", "report"
 BUDGETS = {
     "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_283),
     "tests": (["tests"], 16_947),
-    "docs": (["docs/*.md"], 879),
+    "docs": (["docs/*.md"], 881),
     "make": (["Makefile"], 90),
 }
 LONGEST_MODULE = 350
