@@ -1,10 +1,10 @@
 """Round weights to a grid, run llm-compressor, and compute errors of layers."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,12 @@ from transformers import PreTrainedModel
 from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 
 from ptq_dynamics.models import inputs_device, linear_layers
+from ptq_dynamics.quantize.methods import Calibration
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from llmcompressor.modifiers import Modifier
+    from torch.utils.data import DataLoader
 
 # llm-compressor uses a deprecated function of torch, which would print a warning.
 logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
@@ -34,17 +37,39 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
     return codes.to(torch.int8), scales
 
 
+class Sequences(TypedDict):
+    """The options of llm-compressor that hold a calibration set."""
+
+    dataset: "Dataset"
+    num_calibration_samples: int
+    max_seq_length: int
+    shuffle_calibration_samples: bool
+
+
+def sequences(calibration: Calibration) -> Sequences:
+    """Return the options of llm-compressor that hold a calibration set. The library's sampler sets
+    the order of sequences, of equal length too, and so the last digits of the Hessian."""
+    from datasets import Dataset
+
+    rows = [row.numpy() for batch in calibration.batches() for row in batch]
+    masks = [row * 0 + 1 for row in rows]
+    return {
+        "dataset": Dataset.from_dict({"input_ids": rows, "attention_mask": masks}),
+        "num_calibration_samples": len(rows),
+        "max_seq_length": calibration.tokens.shape[1],
+        "shuffle_calibration_samples": False,
+    }
+
+
 def compress(
     model: PreTrainedModel,
-    recipe: "list[Modifier]",
-    batches: Iterable[Tensor],
+    dataset: "Dataset | DataLoader[dict[str, Tensor]]",
+    recipe: "Modifier | list[Modifier]",
     **options: Any,  # of `oneshot`, each with its own type
 ) -> None:
-    """Apply a recipe of llm-compressor to a model, in place and block by block, with batches of
-    the calibration set, int64 [batch, length]."""
+    """Apply a recipe of llm-compressor to a model, in place and block by block."""
     from llmcompressor import oneshot, reset_session
     from loguru import logger
-    from torch.utils.data import DataLoader
 
     for package in ("llmcompressor", "compressed_tensors"):
         logger.disable(package)
@@ -56,10 +81,7 @@ def compress(
     options["trust_remote_code_model"] = is_own
     blocks = [block for block in model.modules() if hasattr(block, "self_attn")]
     hooks = [block.register_forward_pre_hook(_masked, with_kwargs=True) for block in blocks]
-    # DataLoader also takes lists, unlike its type.
-    inputs: Any = [{"input_ids": b, "attention_mask": torch.ones_like(b)} for b in batches]
-    data = DataLoader(inputs, batch_size=None)
-    oneshot(model=model, dataset=data, recipe=recipe, **options)
+    oneshot(model=model, dataset=dataset, recipe=recipe, **options)
     for hook in hooks:
         hook.remove()
 

@@ -81,6 +81,7 @@ class Awq(Calibrated, Grouped):
         from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
         from llmcompressor.modifiers.transform.awq.mappings import ResolvedMapping
         from llmcompressor.pipelines.cache import IntermediatesCache
+        from torch.utils.data import DataLoader
 
         from ptq_dynamics import models
         from ptq_dynamics.quantize.layers import compress
@@ -117,12 +118,15 @@ class Awq(Calibrated, Grouped):
         layers: dict[str, Any] = {**models.linear_layers(model)}
         blocks = groups(self.bits, self.symmetric, self.resolved_group_size, layers)
         recipe = [awq, QuantizationModifier(config_groups=blocks)]
+        # DataLoader also takes lists, unlike its type.
+        batches: Any = [{"input_ids": batch} for batch in calibration.batches()]
+        data = DataLoader(batches, batch_size=None)
         # Without a GPU, torch raises an error when the library pins memory.
         pin = IntermediatesCache.pin_memory if torch.cuda.is_available() else lambda *_: None
         with patch_attr(IntermediatesCache, "pin_memory", pin):
             # As in the paper, the search uses activations of the full-precision model.
             try:
-                compress(model, recipe, calibration.batches(), propagate_error=False)
+                compress(model, data, recipe, propagate_error=False)
             except (ValueError, AttributeError) as error:
                 raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
         if not awq._columns:

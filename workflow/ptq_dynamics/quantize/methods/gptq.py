@@ -25,7 +25,7 @@ class Gptq(Calibrated, Grouped):
 
         from ptq_dynamics import models
         from ptq_dynamics.quantize import storage
-        from ptq_dynamics.quantize.layers import compress
+        from ptq_dynamics.quantize.layers import compress, sequences
 
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
@@ -38,7 +38,8 @@ class Gptq(Calibrated, Grouped):
             block_size=self.block_size,
             batched_quantization=None,
         )
-        compress(model, [modifier], calibration.batches())
+        options = sequences(calibration)
+        compress(model, recipe=modifier, batch_size=calibration.together, **options)
         if modifier._rtn_fallback_module_names:
             raise Problem(
                 f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "

@@ -3,7 +3,6 @@ and Hadamard rotations before rounding (QuIP#, arXiv 2402.04396; QuaRot, arXiv 2
 
 Some models rotate or round activations at run time, so checkpoints have the library's format."""
 
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -48,7 +47,7 @@ class Recipe(Calibrated, Grouped):
         from compressed_tensors.quantization import preset_name_to_scheme
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize.layers import compress
+        from ptq_dynamics.quantize.layers import compress, sequences
 
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
@@ -69,7 +68,7 @@ class Recipe(Calibrated, Grouped):
             reason = " ".join(str(error).split())
             raise Problem(f"llm-compressor does not take the recipe ({reason}); edit it") from error
         # AutoRound takes calibration sequences one by one.
-        compress(model, steps, replace(calibration, batch_size=1).batches())
+        compress(model, recipe=steps, batch_size=1, **sequences(calibration))
         weights = dict.fromkeys(layers, torch.empty(0))
         return Quantized(weights, lambda _, to: model.save_pretrained(to, save_compressed=True))
 
