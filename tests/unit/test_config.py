@@ -130,6 +130,11 @@ BAD = {
         put("curvature", "batch", value=3),
         ["curvature.batch 3 does not divide its 8 blocks", "change one of the two"],
     ),
+    "a part of a sequence": (
+        "runs.yaml",
+        put("runs", "larger-batch", "batch_factor", value=0.3),
+        ["larger-batch.batch_factor is 3/10, which makes 2.4 sequences of a batch of 8"],
+    ),
     "groups of heads": (
         SMOKE,
         put("models", "moe", "key_value_heads", value=3),

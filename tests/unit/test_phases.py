@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 # The same text, but less of it to train on; and text with a tokenizer of its own.
 MAIN = SCALE["corpora"]["main"]
 CORPORA = {"shorter": {**MAIN, "train": 9000}, "foreign": {**MAIN, "vocabulary": 301}}
-PHASES = {"batch": {"batch": 6}, "all": {"corpus": "shorter", "batch": 3}}
+PHASES = {"batch": {"batch_factor": 1.5}, "all": {"corpus": "shorter", "batch_factor": 0.75}}
 # Sequences a step, tokens a sequence (the trunk has 4 of 16), and steps of its batch that its trunk
 # has seen the data of.
 BATCHES = {"batch": (6, 16, 8), "all": (3, 16, 0)}

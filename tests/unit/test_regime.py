@@ -48,6 +48,14 @@ def test_the_papers_numbers_are_those_of_its_recipes():
     assert found["decay-lambda-0"].e_folds == 0 and found["decay-lambda-0"].timescale is None
 
 
+@pytest.mark.parametrize("scale", ["laptop", "workstation", "paper"])
+def test_a_larger_batch_is_a_multiple_of_the_scales(scale):
+    runs = plan(scale).site.planned
+    batch = runs.run("constant-3e-3").trained.batch
+    for name in ("larger-batch", "larger-batch-decay"):
+        assert runs.run(name).trained.batch == 4 * batch
+
+
 def test_rates_and_weight_decay_have_their_factors(changed):
     before, after = numbers(changed(factors(1, 1, []))), changed(factors(5, 10))
     runs = after.site.planned

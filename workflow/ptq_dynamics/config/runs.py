@@ -1,12 +1,13 @@
 """Types of config/runs.yaml: runs from fresh weights, and branches of these runs."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ptq_dynamics.base import needs
-from ptq_dynamics.base.fields import Count, Factor, Named, Once, Rate, Seed, Share, Strict
+from ptq_dynamics.base.fields import Factor, Named, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
@@ -26,14 +27,15 @@ class Run(Strict):
 
 
 class Trunk(Run):
-    """A run from fresh weights; its `batch` is in sequences. It may outlast the budget."""
+    """A run from fresh weights. `batch_factor` multiplies the batch of the scale's regime. The run
+    may outlast the budget."""
 
     model: str = "main"
     schedule: AnyScheduled
     peak_lr: Rate
     length: Factor
     warmup: Share | None = None
-    batch: Count | None = None
+    batch_factor: Factor = Fraction(1)
     state_every: Share | None = None
     state_at: list[Factor] = []
     optimizer: AnyOptimizer | None = None
@@ -48,9 +50,9 @@ class Trunk(Run):
 class Branch(Run):
     """A run from the state of its trunk: `steady` steps at a constant rate, if any, then a cooldown
     from the trunk's rate to the share `floor` of the peak rate. A branch starts at the beginning of
-    its own `corpus`, or continues the data of its trunk. `batch` is in sequences. An average named
-    `weights`, which ends at the branch point, replaces the weights of the trunk. An `objective`
-    replaces that of the trunk."""
+    its own `corpus`, or continues the data of its trunk. `batch_factor` multiplies the batch of the
+    trunk. An average named `weights`, which ends at the branch point, replaces the weights of the
+    trunk. An `objective` replaces that of the trunk."""
 
     trunk: str
     at: Factor
@@ -59,7 +61,7 @@ class Branch(Run):
     shape: Shape = "linear"
     floor: Floor = 0.0
     corpus: str | None = None
-    batch: Count | None = None
+    batch_factor: Factor = Fraction(1)
     weights: Annotated[str | None, Field(exclude_if=lambda name: name is None)] = None
     objective: Annotated[AnyObjective | None, Field(exclude_if=lambda kind: kind is None)] = None
 

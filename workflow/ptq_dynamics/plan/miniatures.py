@@ -145,7 +145,7 @@ class Miniature:
             "schedule": schedule,
             "peak_lr": peak,
             "length": self._share(steps),
-            "batch": self.batch,
+            "batch_factor": Fraction(self.batch, self.scale.regime.batch),
             "state_at": [self._share(steps)] if self.phases else [],
             "checkpoint_every": self._share(ceil(steps / (2 * small.measured))),
             "optimizer": optimizer,
@@ -175,7 +175,7 @@ class Miniature:
             "at": self._share(self._steps(self.pretraining.tokens)),
             "steady": self._share(steady) if steady else None,
             "cooldown": self._share(cooldown),
-            "batch": self.batch * run.batch if run.batch > 1 else None,
+            "batch_factor": run.batch,
             "checkpoint_every": self._share(ceil(cooldown / small.measured_cooldown)),
         }
         try:

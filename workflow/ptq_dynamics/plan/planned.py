@@ -2,10 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 
 from ptq_dynamics.base.fields import Share
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.runs import Run, RunDefaults
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.train.architectures import Architecture
@@ -26,6 +28,14 @@ class TrainedShape:
     def batch_tokens(self) -> int:
         """Tokens of one batch."""
         return self.batch * self.context
+
+    def with_batch(self, factor: Fraction, place: str) -> "TrainedShape":
+        """Return the shape with a multiple of its batch; raises `Problem` if it is not whole."""
+        batch = self.batch * factor
+        if batch.denominator > 1:
+            why = f"makes {float(batch):g} sequences of a batch of {self.batch}"
+            raise Problem(f"{place}.batch_factor is {factor}, which {why}; change one of the two")
+        return replace(self, batch=int(batch))
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,8 @@ class PlannedTrunk(PlannedRun):
 def plan_trunk(name: str, basis: Basis, entry: Trunk) -> PlannedTrunk:
     """Return a run from fresh weights, with the factors of the scale's regime."""
     steps, regime, measure = basis.steps, basis.scale.regime, basis.scale.measure
-    shape = basis.shape(entry.model)
-    shape = replace(shape, batch=entry.batch or shape.batch)
+    place = f"config/runs.yaml: runs.{name}"
+    shape = basis.shape(entry.model).with_batch(entry.batch_factor, place)
     last = steps(entry.length)
     warmup = Fraction(str(regime.warmup_factor)) * (entry.warmup or basis.defaults.warmup)
     span = Span(entry.peak_lr * regime.peak_lr_factor, steps(warmup), last)
@@ -196,8 +196,8 @@ def plan_branch(
     first, before = basis.steps(entry.at), trunk.schedule
     cooldown_start = first + (basis.steps(entry.steady) if entry.steady else 0)
     last = cooldown_start + basis.steps(entry.cooldown)
-    shape = trunk.shape
-    shape = replace(shape, corpus=entry.corpus or shape.corpus, batch=entry.batch or shape.batch)
+    shape = replace(trunk.shape, corpus=entry.corpus or trunk.shape.corpus)
+    shape = shape.with_batch(entry.batch_factor, f"config/runs.yaml: runs.{name}")
     is_constant = isinstance(before, Constant)
     start = cooldown_start if is_constant else first
     # Its own corpus starts at its beginning; other data continue.
