@@ -60,6 +60,21 @@ def test_gptq_gives_the_codes_of_the_reference(
         assert max(usual.values()) > 10 * TIES, "the setting changes nothing that is seen here"
 
 
+def test_gptq_reads_the_sequences_in_the_order_of_llm_compressor(folder, calibration):
+    """The last digits of a Hessian, and some codes, depend on it. The sort is not stable."""
+    order = torch.full((len(calibration.tokens),), 16).argsort(descending=True)
+    assert order.tolist() != [*range(len(order))], "too few sequences to see an order"
+    batches = list[torch.Tensor]()
+
+    def note(module, inputs):
+        if isinstance(module, torch.nn.Embedding) and not inputs[0].is_meta:
+            batches.append(inputs[0])
+
+    with torch.nn.modules.module.register_module_forward_pre_hook(note):
+        Gptq(**SETTINGS, damping=0.05, bits=4, group_size=16).quantize(folder, calibration)
+    assert torch.equal(torch.cat(batches)[: len(order)], calibration.tokens[order])
+
+
 @pytest.mark.parametrize("draw", [1, 2, 3])
 def test_draws_are_the_sets_that_follow_each_other(corpus, draw):
     settings = CalibrationSettings(context=16, sequences=8, documents=False, batch=4, draw=draw)
