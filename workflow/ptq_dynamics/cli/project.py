@@ -9,7 +9,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from huggingface_hub import constants
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
@@ -18,7 +18,7 @@ from ptq_dynamics.cli.chosen import ending
 from ptq_dynamics.cli.own_scale import DEFAULTS, QUANTIZERS, Yaml, relative
 from ptq_dynamics.cli.selection import Shards, without_defects
 from ptq_dynamics.config import families
-from ptq_dynamics.config.errors import problem
+from ptq_dynamics.config.errors import validated
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import RECORD
@@ -171,10 +171,7 @@ def keys(runs: Collection[str]) -> list[str]:
 def complete(root: Path, key: str, entry: Yaml) -> list[str]:
     """Exclude defective checkpoints of a run, and add those that were deleted after they had been
     measured. Return a line for each model that is not measured."""
-    try:
-        given = families.Own(**entry)
-    except ValidationError as error:
-        raise problem(error, entry, "measure") from None
+    given = validated(TypeAdapter(families.Own), entry, "measure")
     if not isinstance(given.checkpoints, families.Local):
         return []
     results = Path("results", SCALE, "fetch", key)

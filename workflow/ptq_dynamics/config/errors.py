@@ -3,8 +3,9 @@
 import difflib
 import re
 from collections.abc import Iterable
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from ptq_dynamics.base.problem import Problem
@@ -22,6 +23,7 @@ MESSAGES = {
     "union_tag_invalid": "must be one of {expected_tags}",
 }
 LONGEST_VALUE = 80
+T = TypeVar("T")
 # An error lists names with at least this similarity, or else the most similar ones.
 NEAR, MOST_NAMED = 0.8, 8
 
@@ -39,7 +41,15 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
             raise Problem(f"{place}: no {kind} {name!r}; the nearest: {nearest}")
 
 
-def problem(error: ValidationError, data: object, place: str) -> Problem:
+def validated(kind: TypeAdapter[T], data: object, place: str) -> T:
+    """Return the content `data` of `place` in its type. Raises `Problem` with its first error."""
+    try:
+        return kind.validate_python(data)
+    except ValidationError as error:
+        raise _problem(error, data, place) from None
+
+
+def _problem(error: ValidationError, data: object, place: str) -> Problem:
     """Return the first error in the content `data` of `place`, with all its alternatives."""
     errors = [(_key(details, data), details) for details in error.errors()]
     first = errors[0][0]

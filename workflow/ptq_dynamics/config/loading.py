@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Name, Named, Seed, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.definitions import Ladder, TableQuery
 from ptq_dynamics.config import counts
-from ptq_dynamics.config.errors import problem, require
+from ptq_dynamics.config.errors import require, validated
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.references import References
 from ptq_dynamics.config.runs import Runs, Trunk
@@ -131,7 +131,7 @@ def load(choice: Mapping[str, object], folder: Path) -> Config:
     place = folder / "config.yaml"
     written = read_yaml(place)
     try:
-        chosen: Choice = _check(choice, "config", place)
+        chosen = validated(TypeAdapter(Choice), choice, str(place))
         require(f"{place}: scale", "scale", [chosen.scale], scales(folder))
         named = [] if chosen.figures == "all" else chosen.figures
         figures = parts["figures"]
@@ -201,7 +201,7 @@ def read_file(path: Path, name: str, references: References | None = None) -> An
             content[section] = expand(content[section], f"{path}: {section}")
     if references is not None and name == "figures":
         content = references.filled(content, f"{path}:")
-    return _check(content, name, path)
+    return validated(TypeAdapter(TYPES[name]), content, str(path))
 
 
 def expand(entries: Mapping[object, object], place: str) -> dict[object, object]:
@@ -231,10 +231,3 @@ def _filled(value: object, braces: str, text: str) -> object:
     if isinstance(value, list):
         return [_filled(part, braces, text) for part in value]
     return value.replace(braces, text) if isinstance(value, str) else value
-
-
-def _check(data: object, name: str, path: Path) -> Any:
-    try:
-        return TypeAdapter(TYPES[name]).validate_python(data)
-    except ValidationError as error:
-        raise problem(error, data, str(path)) from None

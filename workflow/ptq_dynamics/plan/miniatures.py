@@ -9,11 +9,11 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.errors import problem, require
+from ptq_dynamics.config.errors import require, validated
 from ptq_dynamics.config.families import FILE, MODEL, Families, Later, Phase, Pretraining, Release
 from ptq_dynamics.config.runs import Branch, Trunk
 from ptq_dynamics.config.scale import Miniatures, Scale
@@ -67,14 +67,12 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
     family, main = families.families[name], scale.models["main"]
     shape = {**family.model.model_dump(), **family.miniature}
     shape |= {"context": main.context, "corpus": main.corpus}
-    try:
-        model = MODEL.validate_python(shape)
-        shape["layers"] = ceil(model.layers * small.deepen)
-        shape["width"] = model.width * small.widen
-        shape["feedforward"] = model.feedforward * small.widen
-        return MODEL.validate_python(shape)
-    except ValidationError as error:
-        raise problem(error, shape, f"{FILE}: families.{name}.miniature") from None
+    place = f"{FILE}: families.{name}.miniature"
+    model = validated(MODEL, shape, place)
+    shape["layers"] = ceil(model.layers * small.deepen)
+    shape["width"] = model.width * small.widen
+    shape["feedforward"] = model.feedforward * small.widen
+    return validated(MODEL, shape, place)
 
 
 class Miniature:
@@ -150,10 +148,7 @@ class Miniature:
             "checkpoint_every": self._share(ceil(steps / (2 * small.measured))),
             "optimizer": optimizer,
         }
-        try:
-            entry = Trunk.model_validate(fields)
-        except ValidationError as error:
-            raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
+        entry = validated(TypeAdapter(Trunk), fields, f"{FILE}: runs.{name}, in small")
         warmup = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
         span = Span(peak * self.ratio, max(1, round(warmup * steps)), steps)
         uncertain_rate = family.other_peak_lr is not None
@@ -178,10 +173,7 @@ class Miniature:
             "batch_factor": run.batch,
             "checkpoint_every": self._share(ceil(cooldown / small.measured_cooldown)),
         }
-        try:
-            entry = Branch.model_validate(fields)
-        except ValidationError as error:
-            raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
+        entry = validated(TypeAdapter(Branch), fields, f"{FILE}: runs.{name}, in small")
         return replace(
             plan_branch(name, entry, sources),
             steady_points=small.measured,
