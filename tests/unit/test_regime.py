@@ -5,7 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from ptq_dynamics.config import load
+from ptq_dynamics.config import load, scales
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.dimensionless import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan
@@ -48,12 +48,21 @@ def test_the_papers_numbers_are_those_of_its_recipes():
     assert found["decay-lambda-0"].e_folds == 0 and found["decay-lambda-0"].timescale is None
 
 
-@pytest.mark.parametrize("scale", ["laptop", "workstation", "paper"])
-def test_a_larger_batch_is_a_multiple_of_the_scales(scale):
+@pytest.mark.parametrize("scale", [name for name in scales(ROOT / "config") if name != "smoke"])
+def test_a_scale_leaves_out_what_it_cannot_have_and_has_all_else(scale):
+    """Decays of more than half of a weight in a step, and spacings that are no number of steps."""
+    config = plan(scale).site.config
+    regime, budget, unfit = config.scale.regime, config.scale.budget, set()
+    for name, run in config.runs.runs.items():
+        every = budget * (run.checkpoint_every or config.runs.defaults.checkpoint_every)
+        unfit |= {name} if abs(round(every) / every - 1) > 0.05 else set()
+        if (kind := getattr(run, "optimizer", None)) and kind.kind == "adamw-independent":
+            step = kind.weight_decay * regime.peak_lr_factor * regime.weight_decay_factor
+            unfit |= {name} if step > 0.5 else set()
+    assert {*regime.left_out} == unfit
     runs = plan(scale).site.planned
-    batch = runs.run("constant-3e-3").trained.batch
-    for name in ("larger-batch", "larger-batch-decay"):
-        assert runs.run(name).trained.batch == 4 * batch
+    for name in {"larger-batch", "larger-batch-decay"} & runs.keys():
+        assert runs.run(name).trained.batch == 4 * regime.batch
 
 
 def test_rates_and_weight_decay_have_their_factors(changed):

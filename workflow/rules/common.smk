@@ -50,7 +50,7 @@ ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # torch (plan/handlers.py:begin starts it if many results are outdated; engine/warm.py:serve). If
 # the result is `stale` (its record has another specification, or other digests of inputs), the job
 # calls `run(context)` of its stage, a module such as train/train.py. The context has the settings,
-# the manifests of the inputs by label, and an empty folder. The manifest lists the files that the
+# the manifests of the inputs by label, and a folder. The manifest lists the files that the
 # stage writes there, with digests, and the facts that `run` returns. The record has the same, the
 # specification, versions, machine and time. engine/execute.py:publish moves all to the result's
 # folder, the manifest last; the next job reads files and facts there.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ptq_dynamics.claims.samples import Samples
 
 SIZES = {"1b": 3, "7b": 3, "13b": 4, "32b": 3}  # ingredients of stage 2
-SHORT = "a stage has a hundred steps there, and tasks are at chance"
+SHORT = "stages of miniatures have few steps, and their tasks are near chance"
 
 
 def ingredients(size: str) -> list[str]:

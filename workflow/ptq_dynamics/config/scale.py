@@ -18,7 +18,7 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class Regime(Strict):
     """Factors that make the runs of a scale resemble the paper's; see `dev regime`. AdamW and AdamC
     take `weight_decay_factor`; AdamW with independent decay takes both factors. `batch` is in
-    sequences. `left_out` names runs that the scale cannot have, with reasons."""
+    sequences. `left_out` names trajectories that the scale cannot have, with reasons."""
 
     peak_lr_factor: Rate
     weight_decay_factor: Rate
@@ -131,7 +131,7 @@ class Tasks(Strict):
     in a `batch` of sequences, after `shots` examples; `shots_of` overrides this by task. Generated
     tasks draw examples from a `pool` of this size, and also ask about packages `others`, which no
     corpus trains on. Prompts of released models have at most `context` tokens. The mean leaves out
-    tasks `at_chance`: the last stage is less than 2 standard errors above chance."""
+    tasks `at_chance`, if known: the last stage is less than 2 standard errors above chance."""
 
     names: Annotated[tuple[Name, ...], Field(min_length=1), Once]
     documents: Annotated[int, Field(ge=2)] | None
@@ -141,11 +141,11 @@ class Tasks(Strict):
     pool: Count = 1
     context: Count | None = None
     others: Annotated[tuple[str, ...], Once] = ()
-    at_chance: Annotated[tuple[str, ...], Once] = ()
+    at_chance: Annotated[tuple[str, ...], Once] | None = None
 
     @model_validator(mode="after")
     def _are_named(self) -> "Tasks":
-        if unknown := {*self.at_chance, *self.shots_of} - {*self.names}:
+        if unknown := {*(self.at_chance or ()), *self.shots_of} - {*self.names}:
             raise ValueError(f"at_chance or shots_of has {min(unknown)!r}, which is not in names")
         return self
 

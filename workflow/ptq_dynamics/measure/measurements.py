@@ -28,12 +28,12 @@ Row = dict[str, Any]  # every column has its own type
 # plan/planned.py:PlannedTrajectory.shards). train/trainer.py:Trainer.save_due writes a checkpoint,
 # a folder of weights; train/train.py:work returns its place and rate, facts of the job's manifest.
 # measure/measure.py:run finds both (trajectories/trajectory.py:Trajectory), quantizes the
-# checkpoint, writes losses of blocks into a file with a name of measure/names.py, and returns
+# checkpoint, writes losses of blocks (measure/names.py:LOSSES), and returns
 # places and digests as facts of its own manifest. MeasurementJobs.collect plans the job of the
 # table (plan/__init__.py:Plan.targets asks for it if all figures are built). Its inputs are the
 # manifests of all series, each a trajectory at a seed under a quantizer; `run` below is its stage.
-# `_losses` makes values from losses, and `_placed` adds the place, which the series' manifest has.
-# Others do so for layers, tasks, and (VALUES) probes and metrics.
+# `_losses` makes values from losses and those in full precision. `_placed` adds the place, by the
+# manifest or the plan. Others do so for layers, tasks, and (VALUES) probes and metrics.
 
 # The columns that identify a measurement.
 KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]

@@ -119,7 +119,8 @@ def leave_out(resolved: Resolved) -> Resolved:
     """Return what remains without the trajectories that the scale lacks; `Problem` if nothing
     remains of a chosen figure."""
     config, reasons, scale = resolved.config, resolved.reasons, resolved.config.scale
-    require(f"{config.file}: regime.left_out", "run", scale.regime.left_out, resolved.entries)
+    left_out = scale.regime.left_out
+    require(f"{config.file}: regime.left_out", "trajectory", left_out, resolved.entries)
     names, count = {*reasons}, -1
     while len(names) > count:
         count = len(names)

@@ -82,12 +82,8 @@ def regimes(planned: Catalogue) -> Iterator[tuple[str, Dimensionless]]:
     for run in planned.runs:
         parts = [(one.first, one.schedule, one.optimizer) for one in run.lineage]
         tokens = run.tokens_at(run.last)
-        batch, corpus = run.trained.batch_tokens, run.trained.corpus
-        # Another corpus starts at its beginning.
-        is_other = corpus != run.trunk.trained.corpus
-        read = (run.last - run.first) * batch if is_other else tokens
-        epochs = read / planned.basis.scale.corpora[corpus].train
-        yield run.name, _regime(run, parts, run.last, batch, tokens, epochs)
+        batch = run.trained.batch_tokens
+        yield run.name, _regime(run, parts, run.last, batch, tokens, run.passes)
     for model in planned.values():
         if isinstance(model, PlannedRelease) and isinstance(public := model.entry, PublicRun):
             steps = max(revision.step or 0 for revision in public.revisions.values())

@@ -11,6 +11,7 @@ from ptq_dynamics.engine.job import Job
 from ptq_dynamics.figures.columns import columns
 from ptq_dynamics.figures.figure import Figure, FigureSettings
 from ptq_dynamics.figures.labels import LABELLED, PEAK_RATE, Shown, ShownRun, short
+from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.plan.measurement_jobs import MeasurementJobs
 from ptq_dynamics.plan.planned import PlannedTrajectory
 from ptq_dynamics.plan.planned_averages import PlannedAverage
@@ -29,6 +30,7 @@ COMPONENTS = Rule[ComponentsSettings](
 )
 FIGURE = Rule[FigureSettings]("figure", "<figures>/{figure}.", "figures.draw")
 RULES = (LANDSCAPE, COMPONENTS, FIGURE)
+ONCE = 1.05  # passes over a text
 
 
 class FigureJobs(Planner):
@@ -58,10 +60,16 @@ class FigureJobs(Planner):
         origins = [followed.origin for followed in self._followed(figure)]
         uncertain = [f"{one.family}: {one.uncertain}" for one in origins if one.uncertain]
         unsure = [one.family for one in origins if one.is_rate_uncertain]
+        followed = (one for one in self._followed(figure) if isinstance(one, PlannedRun))
+        passes, tasks = max((run.passes for run in followed), default=0), self.scale.tasks
+        unknown = tasks is not None and tasks.at_chance is None
+        unknown &= not {*TASK_METRICS}.isdisjoint(figure.metrics)
         notes = {
             "Here the paper's": ", ".join(self._here(figure)),
             "Left out at this scale:": ", ".join(self.site.left_out(name)),
             "Uncertain of": "; ".join(dict.fromkeys(uncertain)),
+            "Runs read their text up to": f"{passes:.2g} times" if passes > ONCE else "",
+            "Unknown at this scale, so that all tasks count:": "tasks at chance" * unknown,
         }
         # Words of a figure change nothing that is drawn.
         wordless = {"title": name, "caption": name, "headline": False, "group": None, "draws": {}}

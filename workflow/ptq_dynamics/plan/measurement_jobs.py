@@ -154,7 +154,7 @@ class MeasurementJobs(Planner):
         jobs = [self.measure(name, quantizer, shard, series.seed) for shard in shards]
         inputs = {series.label(): [job.manifest for job in jobs]}
         for task in (question.task for question in jobs[0].settings.tasks):
-            if task in self.tasks.at_chance:
+            if task in (self.tasks.at_chance or ()):
                 inputs[needs.beside_mean(task)] = jobs[0].inputs[needs.task(task)]
         return inputs
 

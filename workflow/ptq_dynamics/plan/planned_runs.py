@@ -62,6 +62,14 @@ class PlannedRun(PlannedTrajectory):
         seen = self.before.tokens_at(self.first) if self.before else 0
         return seen + (step - self.first) * self.trained.batch_tokens
 
+    @property
+    def passes(self) -> float:
+        """Passes over its text. A corpus that is not the trunk's is read from its beginning."""
+        corpus, first = self.trained.corpus, self.first
+        is_other = corpus != self.trunk.trained.corpus
+        read = self.tokens_at(self.last) - (self.tokens_at(first) if is_other else 0)
+        return read / self.basis.scale.corpora[corpus].train
+
     @cached_property
     def checkpoints(self) -> list[Point]:
         """The multiples of the spacing and both ends, without step 0."""
