@@ -50,8 +50,8 @@ PLAIN = "rainbow-172"  # the decay over the last tenth
 # An average and a decayed run with equal tokens, by the paper's peak rate.
 SMALL, LARGE, LARGE_BATCH = "rate 3e-4", "rate 3e-3", "rate 3e-3, batch × 4"
 AVERAGED = {
-    SMALL: ("lawa-20-of-3e-4", "wsd-3e-4"),
-    "rate 1e-3": ("lawa-20-of-1e-3", "wsd-1e-3"),
+    SMALL: ("lawa-20-of-3e-4", "longer-3e-4-decay"),
+    "rate 1e-3": ("lawa-20-of-1e-3", "longer-1e-3-decay"),
     LARGE: ("lawa-20", ADAMW),
     LARGE_BATCH: ("larger-batch-lawa", "larger-batch-decay"),
 }
