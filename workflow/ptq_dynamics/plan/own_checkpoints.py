@@ -91,6 +91,8 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     checkpoints = [local.checkpoint for local in saved]
     known = {checkpoint.step: checkpoint.lr for checkpoint in checkpoints}
     known |= {step: scheduled[path] for path, step in every.items()}
+    # Names may have epochs or tokens instead of the steps of a log.
+    logs = {path: states[path] for path, n in chosen if states[path]["global_step"] in (None, n)}
     own = LinkedCheckpoints(
         model=name,
         skip=entry.skip,
@@ -98,7 +100,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
         revisions={
             c.id: ReleasedRevision(c.step, _tokens(entry, c.step) or c.tokens) for c in checkpoints
         },
-        rates=_rates(entry, [checkpoint.step for checkpoint in checkpoints], states, known),
+        rates=_rates(entry, [checkpoint.step for checkpoint in checkpoints], logs, known),
         local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
@@ -159,10 +161,13 @@ def sampled_folders(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
 
 
 def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
-    steps = list[tuple[str, int | None]]()
+    steps, by_step = list[tuple[str, int | None]](), dict[int, str]()
     for name in source.revisions:
         match = None if COMMIT.match(name) else source.step.search(name)
-        steps.append((name, int(match[1]) if match else None))
+        steps.append((name, step := int(match[1]) if match else None))
+        if step is not None and (other := by_step.setdefault(step, name)) != name:
+            mend = "give --step another pattern, or --exclude one"
+            raise Problem(f"{name} has the step of {other}; {mend}")
     return _sampled(entry, sorted(steps, key=lambda pair: pair[1] or 0))
 
 
