@@ -53,8 +53,7 @@ class Errors:
 
     @cached_property
     def _of_blocks(self) -> float:
-        # Equal errors differ by roundings alone.
-        return max(float((self.noise**2).mean() ** 0.5), 1e-9 * float(abs(self.values).max()))
+        return float((self.noise**2).mean() ** 0.5)
 
     @cached_property
     def scatter(self) -> float:
