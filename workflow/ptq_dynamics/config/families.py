@@ -153,12 +153,11 @@ class Local(Strict):
 
 
 class Remote(Strict):
-    """Revisions of a repository; the one group of `step` finds the step in their names: by default
-    the number after such a word, or else the first one."""
+    """Revisions of a repository; the one group of `step` finds the step in their names."""
 
     repository: Repository
     revisions: Annotated[Revisions, Field(min_length=1)]
-    step: re.Pattern[str] = re.compile(r"(?:.*(?:checkpoint|step|iter)[-_]?|\D*)(\d+)")
+    step: re.Pattern[str] = re.compile(r"(\d+)")
 
 
 class Own(Strict):
