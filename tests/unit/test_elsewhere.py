@@ -9,6 +9,7 @@ import pytest
 import torch
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import project
+from ptq_dynamics.cli.own import of_guesses
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.figures.labels import in_group
@@ -195,8 +196,8 @@ def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
         project.names_of(["a/run", "a/run/"], [])
 
 
-def test_names_of_runs_are_no_groups_of_curves(tmp_path):
-    names = ["a: run", "b: run"]
+def test_names_of_runs_are_no_groups_of_curves_and_no_formulas(tmp_path):
+    names = ["a: run", "b: $run$"]
     for name in names:
         for step in (1, 2):
             (folder := tmp_path / name / f"checkpoint-{step}").mkdir(parents=True)
@@ -207,6 +208,13 @@ def test_names_of_runs_are_no_groups_of_curves(tmp_path):
     project.write(root.parent, runs, **settings, seed=0, grows=False)
     curves = read_yaml(root / "figures.yaml")["quantization"]["curves"]
     assert len(curves) == 4 and not [name for name in curves if in_group(name)[0]]
+    assert "b:\N{NO-BREAK SPACE}\\$run\\$" in curves
+
+
+def test_the_page_tells_of_checkpoints_worse_than_a_guess():
+    assert not of_guesses("run", [5.7, 3.6], 300)
+    said = of_guesses("run", [3.6, 49.1], 300)
+    assert "The loss of 1 of 2 checkpoints of run is above 5.704 nats/token" in said
 
 
 def test_a_folder_of_text_says_what_is_not_read(tmp_path, refused):

@@ -9,7 +9,7 @@ import transformers
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders, own_rates
 from ptq_dynamics.plan import own_checkpoints
-from support import plan, python
+from support import one_line, plan, python
 
 STEPS, EVERY, PEAK = 40, 5, 3e-3
 SCHEDULES = {"constant": {}, "linear": {}, "cosine": {}, "cosine_with_restarts": {"num_cycles": 4}}
@@ -95,6 +95,7 @@ WARM, STABLE, COOL, DECAY, AGAIN = "warmup", "stable", "cooldown", "decay", "res
         ([3 - 1e-6 * step for step in range(5)], [DECAY] * 5),
         ([3] * 4, [STABLE] * 4),
         ([3], ["checkpoint"]),
+        ([1, 2, 3], [WARM, WARM, "checkpoint"]),
     ],
 )
 def test_only_the_first_time_at_the_peak_rate_is_stable(known, phases):
@@ -112,6 +113,37 @@ def test_a_table_is_interpolated_between_its_rows_and_not_beyond(tmp_path):
         40: (0.001, "cooldown"),
     }
     assert not {5, 45} & found.keys()
+
+
+@pytest.mark.parametrize("rows", ["10,0,003", "10,-0.003", "10,nan", "10,0.003\n10,0.001", ""])
+def test_a_table_with_decimal_commas_or_two_rates_of_a_step_is_refused(tmp_path, rows):
+    (tmp_path / "rates.csv").write_text(f"step,lr\n{rows}\n")
+    with one_line("rates.csv is not a CSV file with the columns step and lr"):
+        own_rates.in_table(str(tmp_path / "rates.csv"), [10])
+
+
+def test_the_log_of_a_checkpoint_whose_name_has_another_number_tells_no_rate(scale, tmp_path):
+    """As where folders are named by epochs or tokens."""
+    train(tmp_path, "linear", 1, only_model=True)
+    for epoch, path in enumerate(sorted(tmp_path.iterdir()), start=1):
+        path.rename(tmp_path / f"step-{epoch}")
+    _, found = own_checkpoints.with_own(
+        {"mine": Own(checkpoints={"folder": str(tmp_path)})}, scale, {}
+    )
+    assert found["mine"].rate_and_phase(2) == (None, "checkpoint")
+
+
+def test_a_step_of_the_hub_follows_that_word_and_occurs_once():
+    def steps(*names):
+        return own_checkpoints.sampled_checkpoints(
+            Own(checkpoints={"repository": "a/b", "revisions": names})
+        )
+
+    names = ("stage1-step10000-tokens50B", "stage1-step2000-tokens9B")
+    assert steps(*names) == [(names[1], 2000), (names[0], 10000)]
+    assert steps("main", "0007") == [("main", None), ("0007", 7)]
+    with one_line("stage2-step5 has the step of stage1-step5; give --step another"):
+        steps("stage1-step5", "stage2-step5")
 
 
 def test_a_scheduler_that_could_run_code_is_not_read(tmp_path):

@@ -135,6 +135,8 @@ def test_what_cannot_be_told_is_not_told():
     held, fallen = ["stable"] * 4, ["cooldown"]
     unfinished = of(held, 1.0, 1.1, 0.9, 1.0)
     assert "The rate has not decayed" in unfinished and "at the peak rate" not in unfinished
+    unknown = of([*held, "checkpoint"], 1.0, 1.1, 0.9, 1.0, 2.0)
+    assert "not known to have decayed" in unknown and "at the peak rate" not in unknown
     near_zero = of(held + fallen, -0.07, 0.07, 0.02, -0.05, 0.3)
     assert "times" not in near_zero and "higher cannot be told" in near_zero
     two = of(["stable", "cooldown"], 1.0, 2.0)

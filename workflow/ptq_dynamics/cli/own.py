@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Collection, Iterable, Iterator
+from math import log
 from pathlib import Path
 
 import psutil
@@ -139,6 +140,10 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
         if unknown := int(own[column].isna().sum()):
             count = f"{unknown} of {len(own)} checkpoints"
             words += f" The {what} of {count} is not known; give {option}."
+    for run in runs:
+        model = site.planned[run].shape.model
+        assert isinstance(model, Given)
+        words += of_guesses(labels[run], values.loss.loc[run], model.vocabulary)
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
     text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
@@ -165,6 +170,13 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
         parts += [f"{what}, ± one standard error:", f"```\n{wide.to_string()}\n```"]
     write_atomically(REPORT, "\n\n".join(parts) + "\n")
     return words
+
+
+def of_guesses(run: str, losses: Collection[float], vocabulary: int) -> str:
+    """Return a sentence on checkpoints that predict worse than if all tokens were as probable."""
+    above = sum(loss > log(vocabulary) for loss in losses)
+    of = f"{above} of {len(losses)} checkpoints of {run} is above {log(vocabulary):.4g} nats/token"
+    return f" The loss of {of}, that of a uniform guess; their errors tell little." * bool(above)
 
 
 def _settings(plan: Plan, table: DataFrame) -> Iterator[str]:

@@ -122,8 +122,8 @@ def write(
         if files and (count > 1 or len(runs) > 1):
             why = "is of one checkpoint; name its folder, or --last 1"
             raise Problem(f"--methods: {files[0]} {why}")
-        # A colon and a space would end the name of a group of curves.
-        curve = name.replace(": ", ":\N{NO-BREAK SPACE}")
+        # A colon and a space would end the name of a group of curves, and dollars enclose formulas.
+        curve = name.replace(": ", ":\N{NO-BREAK SPACE}").replace("$", "\\$")
         curves[curve] = [key]
         without = sorted(shard for of, shard in lost if of == mean)
         if size > 1 and count - size + 1 > len(without):

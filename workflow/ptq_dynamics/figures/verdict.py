@@ -80,9 +80,12 @@ class Errors:
         text = f"{called}: the error is"
         if len(self.values) < 2:
             return f"{text} {self.values[-1]:.3g} ± {self.noise[-1]:.1g} % (over blocks of text)"
-        if 0 < self.fall < len(self.values):
+        after = {*self.phases[self.fall :]}
+        if self.fall and after - {"checkpoint"}:
             return f"{text} {self._of_decay()}"
         why = "The rate has not decayed, so there is no decay to judge"
+        if after:
+            why = "The rate is not known to have decayed, so no decay can be judged"
         if not self.fall:
             why = "No checkpoint is known to be at the peak rate, so no decay can be judged"
         return f"{text} {self.values[-1]:.3g} % at the end. {why}. {self._of_trend()}"

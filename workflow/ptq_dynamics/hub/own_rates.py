@@ -72,10 +72,15 @@ def in_table(path: str, steps: Iterable[int]) -> dict[int, float]:
     import numpy as np
 
     try:
+        rows = dict[int, float]()
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            rows = {int(row["step"]): float(row["lr"]) for row in csv.DictReader(file)}
-        if not rows or not all(map(isfinite, rows.values())):
-            raise ValueError("a rate is missing or not finite")
+            for row in csv.DictReader(file):
+                step, rate = int(row["step"]), float(row["lr"])
+                # A decimal comma makes one more column.
+                if None in row or not 0 <= rate < inf or rows.setdefault(step, rate) != rate:
+                    raise ValueError(f"step {step} must have one rate, finite and not negative")
+        if not rows:
+            raise ValueError("it has no rows")
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise Problem(f"{path} is not a CSV file with the columns step and lr ({error})") from None
     known = sorted(rows)
@@ -94,7 +99,9 @@ def rates_and_phases(rates: Mapping[int, float]) -> RatesAndPhases:
     fall = min((step for step, change in changes.items() if change < 0), default=inf)
     peak = max(rates[step] for step in steps if step < fall)
     held = [step for step in steps if step < fall and _change(peak, rates[step]) == 0]
-    before, decay = ("stable", "cooldown") if len(held) > 1 else ("decay", "decay")
+    # What rises up to its end may still be in its warmup.
+    alone = "decay" if fall < inf else UNKNOWN
+    before, decay = ("stable", "cooldown") if len(held) > 1 else (alone, "decay")
     known, later = RatesAndPhases(), decay
     for step in steps:
         if step >= fall and (change := changes[step]):

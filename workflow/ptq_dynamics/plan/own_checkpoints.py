@@ -1,5 +1,6 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from ptq_dynamics.trajectories.trajectory import Checkpoint, step_id
 
 T = TypeVar("T")
 ALONE = "checkpoint"  # id of a checkpoint without a step
+# By default, a step of the hub is the number after such a word, or else the first one.
+STEP = re.compile(r"(?:.*(?:checkpoint|step|iter)[-_]?|\D*)(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +94,8 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     checkpoints = [local.checkpoint for local in saved]
     known = {checkpoint.step: checkpoint.lr for checkpoint in checkpoints}
     known |= {step: scheduled[path] for path, step in every.items()}
+    # Names may have epochs or tokens instead of the steps of a log.
+    logs = {path: states[path] for path, n in chosen if states[path]["global_step"] in (None, n)}
     own = LinkedCheckpoints(
         model=name,
         skip=entry.skip,
@@ -98,7 +103,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
         revisions={
             c.id: ReleasedRevision(c.step, _tokens(entry, c.step) or c.tokens) for c in checkpoints
         },
-        rates=_rates(entry, [checkpoint.step for checkpoint in checkpoints], states, known),
+        rates=_rates(entry, [checkpoint.step for checkpoint in checkpoints], logs, known),
         local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
@@ -159,10 +164,14 @@ def sampled_folders(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
 
 
 def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
-    steps = list[tuple[str, int | None]]()
+    pattern = source.step if "step" in source.model_fields_set else STEP
+    steps, by_step = list[tuple[str, int | None]](), dict[int, str]()
     for name in source.revisions:
-        match = None if COMMIT.match(name) else source.step.search(name)
-        steps.append((name, int(match[1]) if match else None))
+        match = None if COMMIT.match(name) else pattern.search(name)
+        steps.append((name, step := int(match[1]) if match else None))
+        if step is not None and (other := by_step.setdefault(step, name)) != name:
+            mend = "give --step another pattern, or --exclude one"
+            raise Problem(f"{name} has the step of {other}; {mend}")
     return _sampled(entry, sorted(steps, key=lambda pair: pair[1] or 0))
 
 
