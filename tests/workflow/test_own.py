@@ -240,16 +240,19 @@ def test_a_signal_to_the_command_alone_ends_its_build(trained, tmp_path):
 
 
 def test_two_runs_have_one_picture_and_a_verdict(trained, tmp_path):
+    """Also where the rate of one checkpoint is unknown."""
+    (tmp_path / "lr.csv").write_text("step,lr\n10,3e-3\n20,3e-3\n")
     for name, steps in (("short", (10, 20)), ("long", (10, 20, 30))):
         (tmp_path / name).mkdir()
         for step in steps:
             (tmp_path / name / f"checkpoint-{step}").symlink_to(trained / f"checkpoint-{step}")
     options = ("--names", "a b", "--methods", "rtn", "--bits", "3", "--average", "0")
-    options += ("--tokens", "1024")
+    options += ("--tokens", "1024", "--lr", str(tmp_path / "lr.csv"))
     measure(tmp_path / "short", tmp_path / "out", str(tmp_path / "long"), *options)
     page = (tmp_path / "out/README.md").read_text()
     assert "At the end its error minus that of a is" in page
     assert "whether they differ cannot be told; " in page
+    assert "The rate is not known to have decayed" in page
     drawn = rows_of(tmp_path / "out" / PICTURE.replace(".png", ".csv"))
     levels = {f"{name} (last at the peak rate, mean)" for name in "ab"}
     assert {row["curve"] for row in drawn} == {"a", "b", *levels}

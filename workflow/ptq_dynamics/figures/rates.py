@@ -24,10 +24,10 @@ def learning_rates(data: Curves) -> pd.DataFrame:
     table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
     numbers = table[[names.STEP, names.TOKENS]].astype(float)
     table = table.assign(**numbers, value=table.lr.astype(float), metric="lr", stderr=np.nan)
-    points = data.along(table, data.x)
+    points = data.along(table, data.x).dropna(subset="y")
     curves = [in_group(label)[1] for label in points.curve]
     about = {"axis": "rate", "x_axis": data.x_label, "y_axis": RATE_LABEL}
-    return points[points.y.notna()].assign(curve=curves, **about)
+    return points.assign(curve=curves, **about)
 
 
 def strips(
