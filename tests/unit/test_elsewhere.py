@@ -116,7 +116,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
 
 
 WRONG = [
-    ("--step checkpoint-", "no brackets around the step"),
+    ("--step checkpoint-", "one pair of brackets, around the step"),
     ("--lr nope", "nope is not a CSV file"),
     ("--text missing.txt", "must be a file, a folder, or OWNER/NAME@COMMIT"),
     ("--average 3", "must be 0, or from 2 to 2"),
@@ -248,10 +248,11 @@ def test_checkpoints_of_another_model_and_files_that_are_cut_off_are_named(tmp_p
 
 
 def test_defective_checkpoints_of_a_second_run_are_left_out(tmp_path, refused):
-    for step in (1, 2):
-        checkpoint(tmp_path / f"other/step-{step}")
+    for name in ("step-1", "step-2", "sft-step-3"):
+        checkpoint(tmp_path / "other" / name)
     broken = {**WEIGHTS, "norm.weight": torch.full((16,), torch.nan)}
     save_file(broken, tmp_path / "other/step-2/model.safetensors")
-    printed = refused(f"{tmp_path / 'other'} --average 2")
+    printed = refused(f"{tmp_path / 'other'} --average 3")
     assert "other/step-2 is left out: it has values that are not finite" in printed
-    assert "--average is 2: must be 0, since there is one checkpoint" in printed
+    assert "sft-step-N and step-N of " in printed and "are measured as one run" in printed
+    assert "--average is 3" in printed

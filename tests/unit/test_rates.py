@@ -9,6 +9,7 @@ import transformers
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders, own_rates
 from ptq_dynamics.plan import own_checkpoints
+from pydantic import ValidationError
 from support import one_line, plan, python
 
 STEPS, EVERY, PEAK = 40, 5, 3e-3
@@ -144,6 +145,8 @@ def test_a_step_of_the_hub_follows_that_word_and_occurs_once():
     assert steps("main", "0007") == [("main", None), ("0007", 7)]
     with one_line("stage2-step5 has the step of stage1-step5; give --step another"):
         steps("stage1-step5", "stage2-step5")
+    with pytest.raises(ValidationError, match="must have one pair of brackets"):
+        Own(checkpoints={"repository": "a/b", "revisions": names, "step": "step"})
 
 
 def test_a_scheduler_that_could_run_code_is_not_read(tmp_path):

@@ -1,5 +1,6 @@
 """The project of `ptq-dynamics measure`: its folder, and the configuration in it."""
 
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
@@ -25,7 +26,7 @@ from ptq_dynamics.engine.paths import RECORD
 from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.hub.files import COMMIT, Part
-from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints
+from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints, sampled_folders
 from ptq_dynamics.quantize.methods import AnyQuantizer, Calibrated
 
 SCALE, FIGURE, RUN = "own", "quantization", "run"
@@ -178,6 +179,10 @@ def complete(root: Path, key: str, entry: Yaml) -> list[str]:
     with chdir(root):
         known = [local for _, local in selection.linked(results, given.checkpoints.folder)]
         source, left = without_defects(given, given.checkpoints, known)
+        runs = {re.sub(r"\d+", "N", p.name) for p, step in sampled_folders(given, source) if step}
+        if len(runs) > 1:
+            several = f"{' and '.join(sorted(runs))} of {source.folder} are measured as one run"
+            left.append(f"{several}; if they are several, select one by --exclude or --step")
         entry["deleted"] = [asdict(local) for local in selection.without_files(results, source)]
     print(*(f"{line}\n" for line in left), sep="", end="", flush=True)
     if source.exclude:

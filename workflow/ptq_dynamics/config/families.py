@@ -5,7 +5,7 @@ Lengths are tokens of the real runs; `miniatures` and `releases` adapt them to a
 import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
 from ptq_dynamics.base.fields import Count, Name, Named, Once, Rate, Strict
 from ptq_dynamics.base.problem import Problem
@@ -143,21 +143,31 @@ AnyFamilyRun = Annotated[
 ]
 
 
+def _of_one_group(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    if pattern.groups != 1:
+        raise ValueError("must have one pair of brackets, around the step")
+    return pattern
+
+
+StepPattern = Annotated[re.Pattern[str], AfterValidator(_of_one_group)]
+
+
 class Local(Strict):
     """Checkpoints of Hugging Face in the subfolders of a `folder`; the one group of the pattern
     `step` finds the step in their names. Names that fit a pattern of `exclude` are left out."""
 
     folder: str
     exclude: tuple[str, ...] = ()
-    step: re.Pattern[str] = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")
+    step: StepPattern = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")
 
 
 class Remote(Strict):
-    """Revisions of a repository; the one group of `step` finds the step in their names."""
+    """Revisions of a repository; the one group of `step` finds the step in their names: by default
+    the number after such a word, or else the first one."""
 
     repository: Repository
     revisions: Annotated[Revisions, Field(min_length=1)]
-    step: re.Pattern[str] = re.compile(r"(\d+)")
+    step: StepPattern = re.compile(r"(?:.*(?:checkpoint|step|iter)[-_]?|\D*)(\d+)")
 
 
 class Own(Strict):

@@ -70,8 +70,6 @@ def checkpoints(
     occurs twice."""
     if not folder.is_dir():
         raise Problem(f"{folder} is no folder; correct the path")
-    if not pattern.groups:
-        raise Problem(f"--step {pattern.pattern!r} has no brackets around the step")
     by_step, lacking = dict[int, Path](), list[Path]()
     stepped = _stepped(folder, pattern, exclude)
     for path, step in stepped.items():

@@ -1,6 +1,5 @@
 """Own checkpoints, in a local folder or on the hub: entries of `own` in families.yaml."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,6 @@ from ptq_dynamics.trajectories.trajectory import Checkpoint, step_id
 
 T = TypeVar("T")
 ALONE = "checkpoint"  # id of a checkpoint without a step
-# By default, a step of the hub is the number after such a word, or else the first one.
-STEP = re.compile(r"(?:.*(?:checkpoint|step|iter)[-_]?|\D*)(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,10 +161,9 @@ def sampled_folders(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
 
 
 def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
-    pattern = source.step if "step" in source.model_fields_set else STEP
     steps, by_step = list[tuple[str, int | None]](), dict[int, str]()
     for name in source.revisions:
-        match = None if COMMIT.match(name) else pattern.search(name)
+        match = None if COMMIT.match(name) else source.step.search(name)
         steps.append((name, step := int(match[1]) if match else None))
         if step is not None and (other := by_step.setdefault(step, name)) != name:
             mend = "give --step another pattern, or --exclude one"
