@@ -9,6 +9,7 @@ import pytest
 import torch
 from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import fake_quantize
+from ptq_dynamics.claims import beyond
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.law import LAWS, features, held_out, off
 from ptq_dynamics.figures.style import lines
@@ -150,3 +151,9 @@ def test_a_group_of_figures_is_chosen_by_its_name(figures):
     assert chosen == (every if "beyond" in figures else set())
     assert config.is_whole == ("all" in figures)
     assert ("fig04" in config.chosen) == (figures != "beyond")
+
+
+def test_bits_below_which_an_average_wins_are_those_of_a_line_or_unknown():
+    nets = np.array([[-0.2, 0.1, -0.3, np.nan], [0.1, 0.2, -0.2, np.nan], [0.3, 0.3, -0.1, 1.0]])
+    crossed = beyond._crossing(nets)
+    assert crossed[:3] == pytest.approx([2 + 0.2 / 0.3, 2, 4]) and np.isnan(crossed[3])

@@ -182,6 +182,14 @@ def test_bad_input_is_one_line_with_file_key_value_and_what_is_allowed(folder, c
     assert f"config/{file}" in refused(folder, words)
 
 
+def test_leaving_out_one_side_of_a_comparison_is_refused_where_it_is_drawn(folder):
+    out = {"larger-batch-decay": "why"}
+    edit_yaml(folder / SMOKE, put("regime", "left_out", value=out))
+    words = ["smoke.yaml: without regime.left_out, figure beyond-bits: ", "must be 'Decay'"]
+    refused(folder, words, figures="beyond-bits")
+    assert outcome(folder, figures="fig04").targets()
+
+
 def nodes(content, place=()):
     """Every key and index of a file, as the path to it; of a grid, no more than its lists."""
     inner = content if isinstance(content, dict) else {}

@@ -143,6 +143,8 @@ def test_a_step_of_the_hub_follows_that_word_and_occurs_once():
     names = ("stage1-step10000-tokens50B", "stage1-step2000-tokens9B")
     assert steps(*names) == [(names[1], 2000), (names[0], 10000)]
     assert steps("main", "0007") == [("main", None), ("0007", 7)]
+    either = {"repository": "a/b", "revisions": ["end"], "step": r"end|(\d+)"}
+    assert own_checkpoints.sampled_checkpoints(Own(checkpoints=either)) == [("end", None)]
     with one_line("stage2-step5 has the step of stage1-step5; give --step another"):
         steps("stage1-step5", "stage2-step5")
     with pytest.raises(ValidationError, match="must have one pair of brackets"):

@@ -200,14 +200,14 @@ def critical_bits(data: "Samples") -> Iterator[Row]:
 
 
 def _crossing(nets: "Sample") -> "Sample":
-    """Return where a line through values [3, replicates] at 2, 3 and 4 bits crosses zero. Return 2
-    if the first is above zero, and 4 if no value is."""
+    """Return where a line through values [3, replicates] at 2, 3 and 4 bits crosses zero: 2 if the
+    first is above zero, 4 if no value is, and NaN if one is missing."""
     place = np.where(nets[0] > 0, 2.0, 4.0)
     for bits in (3, 2):
         low, high = nets[bits - 2], nets[bits - 1]
         rise = np.where(high > low, high - low, np.inf)
         place = np.where((low <= 0) & (high > 0), bits - low / rise, place)
-    return place
+    return np.where(np.isnan(nets).any(axis=0), np.nan, place)
 
 
 def last_tenth(data: "Samples") -> Iterator[Row]:

@@ -28,6 +28,7 @@ from ptq_dynamics.train.architectures.given import Given
 
 REPORT = Path("README.md")
 SHARE = 0.9  # of a GPU's memory that jobs may fill
+ROUNDED = 1e-5  # relative error of a loss in float32
 # Tables of metrics on the page: words, columns of the index, factor and format.
 TOP1 = "Tokens whose most probable prediction is that of full precision, in per cent"
 BESIDE: dict[str, tuple[str, list[str], int, str]] = {
@@ -59,7 +60,8 @@ def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list
         about += f". Measured before deletion: {', '.join(gone)}"
     if any(finding.state != "up to date" for finding in find(plan, plan.targets())):
         _build(plan, profile, jobs)
-    print(f"\n{_report(plan, figure, f'{about}.', left)}\n")
+    words = _report(plan, figure, f"{about}.", left)
+    print("", words.replace("\\$", "$"), "", sep="\n")
     return [REPORT, Path(plan.site.results, MEASUREMENTS)]
 
 
@@ -144,6 +146,7 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
         model = site.planned[run].shape.model
         assert isinstance(model, Given)
         words += of_guesses(labels[run], values.loss.loc[run], model.vocabulary)
+    labels = {run: name.replace("\\$", "$") for run, name in labels.items()}  # no Markdown
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
     text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
@@ -174,7 +177,7 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
 
 def of_guesses(run: str, losses: Collection[float], vocabulary: int) -> str:
     """Return a sentence on checkpoints that predict worse than if all tokens were as probable."""
-    above = sum(loss > log(vocabulary) for loss in losses)
+    above = sum(loss > (1 + ROUNDED) * log(vocabulary) for loss in losses)
     of = f"{above} of {len(losses)} checkpoints of {run} is above {log(vocabulary):.4g} nats/token"
     return f" The loss of {of}, that of a uniform guess; their errors tell little." * bool(above)
 

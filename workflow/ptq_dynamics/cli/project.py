@@ -179,9 +179,10 @@ def complete(root: Path, key: str, entry: Yaml) -> list[str]:
     with chdir(root):
         known = [local for _, local in selection.linked(results, given.checkpoints.folder)]
         source, left = without_defects(given, given.checkpoints, known)
-        runs = {re.sub(r"\d+", "N", p.name) for p, step in sampled_folders(given, source) if step}
-        if len(runs) > 1:
-            several = f"{' and '.join(sorted(runs))} of {source.folder} are measured as one run"
+        names = (path.name for path, _ in sampled_folders(given, source))
+        kinds = sorted({re.sub(r"\d+", "N", n) for n in names if source.step.search(n)})
+        if len(kinds) > 1:
+            several = f"{' and '.join(kinds[:2])} of {source.folder} are measured as one run"
             left.append(f"{several}; if they are several, select one by --exclude or --step")
         entry["deleted"] = [asdict(local) for local in selection.without_files(results, source)]
     print(*(f"{line}\n" for line in left), sep="", end="", flush=True)

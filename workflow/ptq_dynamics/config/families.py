@@ -170,6 +170,11 @@ class Remote(Strict):
     step: StepPattern = re.compile(r"(?:.*(?:checkpoint|step|iter)[-_]?|\D*)(\d+)")
 
 
+def _place_of(data: object) -> str:
+    is_remote = "repository" in data if isinstance(data, dict) else isinstance(data, Remote)
+    return "Remote" if is_remote else "Local"
+
+
 class Own(Strict):
     """Own checkpoints. The learning `rate` is a number, or a CSV file with the columns step and lr,
     or else that of scheduler.pt and trainer_state.json. One checkpoint in `every` is measured,
@@ -179,7 +184,9 @@ class Own(Strict):
     missing `model` is read from the first checkpoint of a folder. The `deleted`
     checkpoints were measured before they were deleted."""
 
-    checkpoints: Local | Remote
+    checkpoints: Annotated[
+        Annotated[Local, Tag("Local")] | Annotated[Remote, Tag("Remote")], Discriminator(_place_of)
+    ]
     tokens_per_step: Tokens | None = None
     rate: Annotated[Rate | str, Field(union_mode="left_to_right")] | None = None
     every: Count = 1

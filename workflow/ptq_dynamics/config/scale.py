@@ -18,7 +18,7 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class Regime(Strict):
     """Factors that make the runs of a scale resemble the paper's; see `dev regime`. AdamW and AdamC
     take `weight_decay_factor`; AdamW with independent decay takes both factors. `batch` is in
-    sequences. `left_out` names trajectories that the scale cannot have, with reasons."""
+    sequences. `left_out` names runs that the scale cannot have, with reasons."""
 
     peak_lr_factor: Rate
     weight_decay_factor: Rate

@@ -105,7 +105,7 @@ def _stepped(
 ) -> dict[Path, int]:
     """Return the subfolders whose names have a step, and the step."""
     matches = {path: pattern.search(path.name) for path in _subfolders(folder, exclude)}
-    return {path: int(m[1]) for path, m in matches.items() if m and m[1].isdecimal()}
+    return {path: int(m[1]) for path, m in matches.items() if m and (m[1] or "").isdecimal()}
 
 
 def _subfolders(folder: Path, exclude: Iterable[str]) -> list[Path]:

@@ -81,7 +81,7 @@ def in_table(path: str, steps: Iterable[int]) -> dict[int, float]:
                     raise ValueError(f"step {step} must have one rate, finite and not negative")
         if not rows:
             raise ValueError("it has no rows")
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (OSError, LookupError, ValueError, TypeError, OverflowError, csv.Error) as error:
         raise Problem(f"{path} is not a CSV file with the columns step and lr ({error})") from None
     known = sorted(rows)
     within = [step for step in steps if known[0] <= step <= known[-1]]

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
+from pydantic import TypeAdapter
+
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
-from ptq_dynamics.config.errors import require
+from ptq_dynamics.config.errors import require, validated
 from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.plan.miniatures import Miniature, with_miniatures
@@ -120,12 +122,14 @@ def leave_out(resolved: Resolved) -> Resolved:
     remains of a chosen figure."""
     config, reasons, scale = resolved.config, resolved.reasons, resolved.config.scale
     left_out = scale.regime.left_out
-    require(f"{config.file}: regime.left_out", "trajectory", left_out, resolved.entries)
-    names, count = {*reasons}, -1
+    runs = [name for name, entry in resolved.entries.items() if not isinstance(entry, Average)]
+    require(f"{config.file}: regime.left_out", "run", left_out, runs)
+    names, count = {**reasons}, -1
     while len(names) > count:
         count = len(names)
-        sources = ((name, entry.sources().values()) for name, entry in resolved.entries.items())
-        names |= {name for name, needed in sources if not names.isdisjoint(needed)}
+        for name, entry in resolved.entries.items():
+            if gone := [source for source in entry.sources().values() if source in names]:
+                names.setdefault(name, names[gone[0]])
     entries = {name: entry for name, entry in resolved.entries.items() if name not in names}
     figures = dict[str, Figure]()
     for name, figure in config.figures.items():
@@ -135,8 +139,11 @@ def leave_out(resolved: Resolved) -> Resolved:
                 curves[label] = rest
         if curves:
             figures[name] = figure.model_copy(update={"curves": curves})
+            if name in config.chosen and curves != figure.curves:
+                place = f"{config.file}: without regime.left_out, figure {name}"
+                validated(TypeAdapter(Figure), figures[name].model_dump(), place)
         elif name in config.choice.figures:
-            why = dict.fromkeys(reasons[n] for n in figure.trajectories if n in reasons)
+            why = dict.fromkeys(names[name] for name in figure.trajectories)
             left = f"{scale.description} leaves out figure {name} ({'; '.join(why)})"
             raise Problem(f"{left}; choose others")
     kind, compared = f"trajectory of {scale.description}", config.backends.trajectory

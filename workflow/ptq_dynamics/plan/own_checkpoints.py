@@ -164,7 +164,8 @@ def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
     steps, by_step = list[tuple[str, int | None]](), dict[int, str]()
     for name in source.revisions:
         match = None if COMMIT.match(name) else source.step.search(name)
-        steps.append((name, step := int(match[1]) if match else None))
+        is_step = match is not None and (match[1] or "").isdecimal()
+        steps.append((name, step := int(match[1]) if match and is_step else None))
         if step is not None and (other := by_step.setdefault(step, name)) != name:
             mend = "give --step another pattern, or --exclude one"
             raise Problem(f"{name} has the step of {other}; {mend}")

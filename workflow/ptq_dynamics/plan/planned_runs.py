@@ -64,10 +64,11 @@ class PlannedRun(PlannedTrajectory):
 
     @property
     def passes(self) -> float:
-        """Passes over its text. A corpus that is not the trunk's is read from its beginning."""
-        corpus, first = self.trained.corpus, self.first
-        is_other = corpus != self.trunk.trained.corpus
-        read = self.tokens_at(self.last) - (self.tokens_at(first) if is_other else 0)
+        """Passes over its text, with those of the runs that it continues."""
+        corpus, ends = self.trained.corpus, [run.first for run in self.lineage[1:]]
+        pairs = zip(self.lineage, [*ends, self.last], strict=True)
+        steps = ((end - run.first, run.trained) for run, end in pairs)
+        read = sum(n * trained.batch_tokens for n, trained in steps if trained.corpus == corpus)
         return read / self.basis.scale.corpora[corpus].train
 
     @cached_property
