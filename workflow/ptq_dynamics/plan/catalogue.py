@@ -137,11 +137,16 @@ def leave_out(resolved: Resolved) -> Resolved:
         for label, members in figure.curves.items():
             if rest := tuple(member for member in members if member not in names):
                 curves[label] = rest
-        if curves:
-            figures[name] = figure.model_copy(update={"curves": curves})
-            if name in config.chosen and curves != figure.curves:
-                place = f"{config.file}: without regime.left_out, figure {name}"
-                validated(TypeAdapter(Figure), figures[name].model_dump(), place)
+        if curves == figure.curves:
+            figures[name] = figure
+        elif curves:
+            place = f"{config.file}: without regime.left_out, figure {name}"
+            less = figure.model_copy(update={"curves": curves})
+            try:
+                figures[name] = validated(TypeAdapter(Figure), less.model_dump(), place)
+            except Problem:
+                if name in config.chosen:
+                    raise
         elif name in config.choice.figures:
             why = dict.fromkeys(names[name] for name in figure.trajectories)
             left = f"{scale.description} leaves out figure {name} ({'; '.join(why)})"
