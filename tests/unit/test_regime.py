@@ -61,6 +61,9 @@ def test_a_scale_leaves_out_what_it_cannot_have_and_has_all_else(scale):
             unfit |= {name} if step > 0.5 else set()
     assert {*regime.left_out} == unfit
     runs = plan(scale).site.planned
+    if "larger-batch" in unfit:
+        bits = plan(scale, figures=["beyond-bits"]).figures.figure("beyond-bits")
+        assert bits.settings.absent == ("LR = 3e-3, batch × 4",)
     for name in {"larger-batch", "larger-batch-decay"} & runs.keys():
         assert runs.run(name).trained.batch == 4 * regime.batch
 

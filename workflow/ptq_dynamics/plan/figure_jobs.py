@@ -10,7 +10,7 @@ from ptq_dynamics.curvature.settings import ComponentsSettings, LandscapeSetting
 from ptq_dynamics.engine.job import Job
 from ptq_dynamics.figures.columns import columns
 from ptq_dynamics.figures.figure import Figure, FigureSettings
-from ptq_dynamics.figures.labels import LABELLED, PEAK_RATE, Shown, ShownRun, short
+from ptq_dynamics.figures.labels import LABELLED, PEAK_RATE, Shown, ShownRun, in_group, short
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.plan.measurement_jobs import MeasurementJobs
 from ptq_dynamics.plan.planned import PlannedTrajectory
@@ -82,7 +82,7 @@ class FigureJobs(Planner):
             ages=tuple(self._ages(figure)) if figure.reads.ages else (),
             scale=self.scale.description,
             notes=tuple(f"{how} {what}." for how, what in notes.items() if what),
-            absent=tuple(c for c in self.site.configured[name].curves if c not in figure.curves),
+            absent=self._absent(name, figure),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
             rates=self.peak_rates() if any(map(PEAK_RATE.match, figure.curves)) else None,
             rate_factor=self._rate_factor(figure),
@@ -128,6 +128,14 @@ class FigureJobs(Planner):
                 paths.append(Path(label=label, trajectory=trajectory, seed=seed, checkpoints=ids))
         settings = ComponentsSettings(paths=tuple(paths), components=count)
         return self.make(COMPONENTS, name, inputs, settings, figure=name)
+
+    def _absent(self, name: str, figure: Figure) -> tuple[str, ...]:
+        """Return the curves that a figure lacks at this scale, or their group if it is gone."""
+        shown = {in_group(curve)[0] for curve in figure.curves}
+        gone = [curve for curve in self.site.configured[name].curves if curve not in figure.curves]
+        groups = [in_group(curve)[0] for curve in gone]
+        pairs = zip(gone, groups, strict=True)
+        return tuple(dict.fromkeys(c if group in shown else group or c for c, group in pairs))
 
     def _followed(self, figure: Figure) -> list[PlannedTrajectory]:
         """Return the runs and public models whose learning rates its trajectories follow."""
