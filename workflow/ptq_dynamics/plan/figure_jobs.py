@@ -132,10 +132,9 @@ class FigureJobs(Planner):
     def _absent(self, name: str, figure: Figure) -> tuple[str, ...]:
         """Return the curves that a figure lacks at this scale, or their group if it is gone."""
         shown = {in_group(curve)[0] for curve in figure.curves}
-        gone = [curve for curve in self.site.configured[name].curves if curve not in figure.curves]
-        groups = [in_group(curve)[0] for curve in gone]
-        pairs = zip(gone, groups, strict=True)
-        return tuple(dict.fromkeys(c if group in shown else group or c for c, group in pairs))
+        gone = (curve for curve in self.site.configured[name].curves if curve not in figure.curves)
+        parts = ((curve, in_group(curve)[0]) for curve in gone)
+        return tuple(dict.fromkeys(c if group in shown else group or c for c, group in parts))
 
     def _followed(self, figure: Figure) -> list[PlannedTrajectory]:
         """Return the runs and public models whose learning rates its trajectories follow."""
