@@ -29,8 +29,8 @@ ROOMS = [
 ROOMS += ["figures", "claims", "paper", "config", "plan", "provenance", "report", "cli"]
 # Lines at most, by what git lists: lower a number when the count falls, never raise it.
 BUDGETS = {
-    "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_400),
-    "tests": (["tests"], 17_060),
+    "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_398),
+    "tests": (["tests"], 17_055),
     "docs": (["docs/*.md"], 881),
     "make": (["Makefile"], 90),
 }
