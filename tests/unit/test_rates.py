@@ -142,7 +142,12 @@ def test_a_step_of_the_hub_follows_that_word_and_occurs_once():
 
     names = ("stage1-step10000-tokens50B", "stage1-step2000-tokens9B")
     assert steps(*names) == [(names[1], 2000), (names[0], 10000)]
-    assert steps("main", "0007") == [("main", None), ("0007", 7)]
+    assert steps("0010", "iteration-7") == [("iteration-7", 7), ("0010", 10)]
+    assert steps("main") == [("main", None)]
+    # An amount would be taken for another number, and `main` for the first of all checkpoints.
+    for amount in ("main", "step-10k", "stage2-step-10k", "tokens5B"):
+        with one_line(f"a/b@{amount} has no step in its name; add --exclude"):
+            steps(amount, "step7")
     either = {"repository": "a/b", "revisions": ["end"], "step": r"end|(\d+)"}
     assert own_checkpoints.sampled_checkpoints(Own(checkpoints=either)) == [("end", None)]
     with one_line("stage2-step5 has the step of stage1-step5; give --step another"):

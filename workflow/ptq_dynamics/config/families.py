@@ -161,13 +161,19 @@ class Local(Strict):
     step: StepPattern = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")
 
 
+# A number after such a word, or else the first one, but no amount such as 10k or 5B.
+ON_HUB = re.compile(
+    r"(?:.*(?:checkpoint|step|iter)[-_]?|(?!.*(?:checkpoint|step|iter))\D*)"
+    r"(\d+)(?!\d*[kKmMbB](?![a-zA-Z]))"
+)
+
+
 class Remote(Strict):
-    """Revisions of a repository; the one group of `step` finds the step in their names: by default
-    the number after such a word, or else the first one."""
+    """Revisions of a repository; the one group of `step` finds the step in their names."""
 
     repository: Repository
     revisions: Annotated[Revisions, Field(min_length=1)]
-    step: StepPattern = re.compile(r"(?:.*(?:checkpoint|step|iter)[-_]?|\D*)(\d+)")
+    step: StepPattern = ON_HUB
 
 
 def _place_of(data: object) -> str:
