@@ -1,4 +1,4 @@
-# `make` lists the targets. The way of `make figures` goes on in Snakefile, rule figures, and workflow/rules/common.smk.
+# `make` lists the targets. docs/how-it-works.md follows `make figures` from here to a job.
 SCALE ?= laptop
 FIGURES ?= all
 PYTHON ?= python3

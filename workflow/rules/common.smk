@@ -20,15 +20,9 @@ CONFIG = Path("config") if Path("config/runs.yaml").is_file() else ROOT / "confi
 configfile: str(CONFIG / "config.yaml")
 
 
-# The plan. Snakemake reads profiles/default/config.yaml by itself: times of files alone decide what
-# runs, and planning sets them. plan/handlers.py:prepare makes sure that this code runs.
-# config/loading.py:load reads config/*.yaml as typed data; plan/catalogue.py:resolve and
-# plan/catalogue.py:leave_out keep what the scale has. plan/__init__.py:Plan.targets asks the
-# planner of figures for jobs (plan/figure_jobs.py:FigureJobs.figure). It asks the planners of what
-# figures read, such as plan/measurement_jobs.py:MeasurementJobs.measure, and each adds its jobs by
-# the path of the manifest (plan/site.py:Site.make). For an output, Snakemake then asks the
-# functions below for the inputs of its rule (rules/*.smk); they find the job by rule and wildcards
-# (Plan.job).
+# docs/how-it-works.md follows `make figures` through this file. Snakemake reads
+# profiles/default/config.yaml by itself: times of files alone decide what runs, and planning sets
+# them. `prepare` makes sure that this code runs.
 try:
     handlers.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = Plan(load(config, CONFIG), ROOT)
@@ -43,18 +37,8 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 # With --sdm conda; otherwise jobs run in the environment of Snakemake. It formats this path.
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
-# The life of a job. `settled_spec` below writes its specification as JSON, and removes the manifest
-# of an outdated result (engine/job.py:settle), so that Snakemake runs the job. The
-# command reads the specification (engine/run.py:main) and executes the job
-# (engine/execute.py:execute), in this process or in a child of the warm process, which has imported
-# torch (plan/handlers.py:begin starts it if many results are outdated; engine/warm.py:serve). If
-# the result is `stale` (its record has another specification, or other digests of inputs), the job
-# calls `run(context)` of its stage, a module such as train/train.py. The context has the settings,
-# the manifests of the inputs by label, and a folder. The manifest lists the files that the
-# stage writes there, with digests, and the facts that `run` returns. The record has the same, the
-# specification, versions, machine and time. engine/execute.py:publish moves all to the result's
-# folder, the manifest last; the next job reads files and facts there.
-# Snakemake removes the log before a job, and shows it even if the job ends before it writes one.
+# What a job does is in docs/how-it-works.md, section From jobs to results.
+# Snakemake removes the log before it, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 # What the labels of inputs begin with that rules name; "*" stands for all others.
 NAMED = dict.fromkeys(RULES, ())

@@ -21,20 +21,6 @@ Inputs = Mapping[str, Sequence[Manifest]]
 K = TypeVar("K")
 Row = dict[str, Any]  # every column has its own type
 
-# The way of a step to a row. plan/planned_runs.py:PlannedRun.checkpoints has the steps at which a
-# run writes checkpoints, a setting of its job (plan/trajectory_jobs.py:TrajectoryJobs.train);
-# PlannedRun.measured has those that are measured, settings of a job for each quantizer
-# (plan/measurement_jobs.py:MeasurementJobs.measure) and shard (a part of the steps, by
-# plan/planned.py:PlannedTrajectory.shards). train/trainer.py:Trainer.save_due writes a checkpoint,
-# a folder of weights; train/train.py:work returns its place and rate, facts of the job's manifest.
-# measure/measure.py:run finds both (trajectories/trajectory.py:Trajectory), quantizes the
-# checkpoint, writes losses of blocks (measure/names.py:LOSSES), and returns
-# places and digests as facts of its own manifest. MeasurementJobs.collect plans the job of the
-# table (plan/__init__.py:Plan.targets asks for it if all figures are built). Its inputs are the
-# manifests of all series, each a trajectory at a seed under a quantizer; `run` below is its stage.
-# `_losses` makes values from losses and those in full precision. `_placed` adds the place, by the
-# manifest or the plan. Others do so for layers, tasks, and (VALUES) probes and metrics.
-
 # The columns that identify a measurement.
 KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]
 COLUMNS = (
