@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
 from ptq_dynamics.base.problem import Problem
@@ -14,7 +14,8 @@ from ptq_dynamics.hub import folders, own_rates
 from ptq_dynamics.hub.files import COMMIT, is_code, is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
-from ptq_dynamics.plan.releases import Public, ReleasedRevision
+from ptq_dynamics.hub.own_rates import UNKNOWN
+from ptq_dynamics.plan.releases import Public
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.trajectories.trajectory import Checkpoint, step_id
@@ -24,26 +25,7 @@ ALONE = "checkpoint"  # id of a checkpoint without a step
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnCheckpoints(Public):
-    """Own checkpoints, with learning rate and phase by step as far as known."""
-
-    is_own: ClassVar[bool] = True
-
-    family: str = "own"
-    called: str = own_rates.UNKNOWN
-    rates: own_rates.RatesAndPhases
-
-    def rate_and_phase(self, step: int | None) -> tuple[float | None, str]:
-        """Return learning rate and phase at a step."""
-        return self.rates.get(step, (None, self.called))
-
-    def saved(self, name: str) -> Checkpoint:
-        """Return the checkpoint of a revision, without what options and other checkpoints tell."""
-        return Checkpoint(name, self.revisions[name].step, None, None, self.called)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkedCheckpoints(OwnCheckpoints):
+class LinkedCheckpoints(Public):
     """Own checkpoints with their files; a shared tokenizer has those `beside`."""
 
     local: Mapping[str, LocalCheckpoint]
@@ -84,7 +66,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     for path, step in chosen:
         tokens = states[path]["num_input_tokens_seen"] or None
         id_ = ALONE if step is None else step_id(step)
-        about = Checkpoint(id_, step, tokens, scheduled[path], own_rates.UNKNOWN)
+        about = Checkpoint(id_, step, tokens, scheduled[path], UNKNOWN)
         files = folders.files_of(path, has_code=entry.trusts_code)
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
     saved.sort(key=lambda local: local.checkpoint.step or 0)
@@ -94,13 +76,12 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     # Names may have epochs or tokens instead of the steps of a log.
     logs = {path: states[path] for path, n in chosen if states[path]["global_step"] in (None, n)}
     own = LinkedCheckpoints(
+        family="own",
+        is_own=True,
         model=name,
         skip=entry.skip,
         repository=source.folder,
-        revisions={
-            c.id: ReleasedRevision(c.step, _tokens(entry, c.step) or c.tokens) for c in checkpoints
-        },
-        rates=_rates(entry, [checkpoint.step for checkpoint in checkpoints], logs, known),
+        checkpoints=_located(entry, checkpoints, logs, known),
         local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
@@ -113,15 +94,16 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     return own, entry.model or first
 
 
-def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> OwnCheckpoints:
-    steps = dict(_on_hub(entry, source))
-    return OwnCheckpoints(
+def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Public:
+    found = [Checkpoint(n, step, None, None, UNKNOWN) for n, step in _on_hub(entry, source)]
+    return Public(
+        family="own",
+        is_own=True,
         model=name,
         skip=entry.skip,
         repository=source.repository,
-        revisions={n: ReleasedRevision(step, _tokens(entry, step)) for n, step in steps.items()},
+        checkpoints=_located(entry, found),
         locked=lock.get(source.repository, {}),
-        rates=_rates(entry, steps.values()),
     )
 
 
@@ -176,19 +158,31 @@ def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
     return checkpoints[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
 
 
-def _tokens(entry: Own, step: int | None) -> int | None:
-    return round(step * entry.tokens_per_step) if step and entry.tokens_per_step else None
+def _located(
+    entry: Own,
+    saved: list[Checkpoint],
+    states: Mapping[Path, folders.State] = {},
+    scheduled: Mapping[int | None, float | None] = {},
+) -> dict[str, Checkpoint]:
+    """Return checkpoints by id, with tokens, rates and phases as far as they are known."""
+    located = dict[str, Checkpoint]()
+    rates = _rates(entry, [one.step for one in saved if one.step is not None], states, scheduled)
+    for one in saved:
+        tokens, rate_and_phase = one.tokens, rates.get(one.step, (None, UNKNOWN))
+        if one.step and entry.tokens_per_step:
+            tokens = round(one.step * entry.tokens_per_step)
+        located[one.id] = Checkpoint(one.id, one.step, tokens, *rate_and_phase)
+    return located
 
 
 def _rates(
     entry: Own,
-    every: Iterable[int | None],
-    states: Mapping[Path, folders.State] = {},
-    saved: Mapping[int | None, float | None] = {},
+    steps: list[int],
+    states: Mapping[Path, folders.State],
+    scheduled: Mapping[int | None, float | None],
 ) -> own_rates.RatesAndPhases:
     """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the
-    rates that schedulers have `saved`."""
-    steps = [step for step in every if step is not None]
+    `scheduled` rates."""
     if isinstance(entry.rate, str):
         return own_rates.rates_and_phases(own_rates.in_table(entry.rate, steps))
     if entry.rate is not None:
@@ -199,7 +193,7 @@ def _rates(
         known |= own_rates.logged(
             state, str(folders.json_object(path / CONFIG).get("transformers_version"))
         )
-    for step, rate in saved.items():
+    for step, rate in scheduled.items():
         if step is not None and rate is not None:
             known[step] = rate
     return own_rates.rates_and_phases(known)
