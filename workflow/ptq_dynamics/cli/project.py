@@ -237,7 +237,7 @@ def checkpoints(
             raise Problem(failed[0])
         locked = hub.read_lock(folder / LOCK)[place][names[0]]
         entry["checkpoints"] = {"repository": place, "revisions": names}
-        entry["model"] = {**hub.model(place, names[0], locked, trusts_code=trusts_code)}
+        entry["model"] = hub.model(place, names[0], locked, trusts_code=trusts_code)
     if step:
         entry["checkpoints"]["step"] = step
     return entry

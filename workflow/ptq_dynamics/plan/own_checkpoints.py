@@ -64,7 +64,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     scheduled = {path: own_rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
-        tokens = states[path]["num_input_tokens_seen"] or None
+        tokens = states[path].tokens or None
         id_ = ALONE if step is None else step_id(step)
         about = Checkpoint(id_, step, tokens, scheduled[path], UNKNOWN)
         files = folders.files_of(path, has_code=entry.trusts_code)
@@ -74,7 +74,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     known = {checkpoint.step: checkpoint.lr for checkpoint in checkpoints}
     known |= {step: scheduled[path] for path, step in every.items()}
     # Names may have epochs or tokens instead of the steps of a log.
-    logs = {path: states[path] for path, n in chosen if states[path]["global_step"] in (None, n)}
+    logs = {path: states[path] for path, n in chosen if states[path].step in (None, n)}
     own = LinkedCheckpoints(
         family="own",
         is_own=True,
