@@ -71,22 +71,18 @@ class Site:
 
     def settle_all(self, job: Job) -> None:
         """Settle the files of a job and of all that it needs (`job.settle`)."""
-        if job.manifest not in self.settled:
-            self.settled.add(job.manifest)
-            for path in job.needs:
-                self.settle_all(self.made[path])
-            waits = any(path in self.stale for path in job.needs)
-            if not settle(job, waits=waits, deep=self.config.choice.deep):
-                self.stale[job.manifest] = job
+        for needed in self.needed([job], self.settled):
+            waits = any(path in self.stale for path in needed.needs)
+            if not settle(needed, waits=waits, deep=self.config.choice.deep):
+                self.stale[needed.manifest] = needed
 
-    def needed(self, targets: Iterable[Job]) -> Iterator[Job]:
-        """Yield some jobs and all that they need, each once."""
-        waiting, seen = list(targets), set[str]()
-        while waiting:
-            job = waiting.pop()
+    def needed(self, targets: Iterable[Job], seen: set[str] | None = None) -> Iterator[Job]:
+        """Yield some jobs and all that they need, inputs first, each once; none that was `seen`."""
+        seen = set() if seen is None else seen
+        for job in targets:
             if job.manifest not in seen:
                 seen.add(job.manifest)
-                waiting += [self.made[path] for path in job.needs]
+                yield from self.needed([self.made[path] for path in job.needs], seen)
                 yield job
 
 
