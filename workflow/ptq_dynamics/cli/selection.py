@@ -128,9 +128,8 @@ def lost(plan: Plan) -> Shards:
 
 def _outdated(plan: Plan, shards: Shards) -> Shards:
     outdated = set[tuple[str, str]]()
-    for path, job in [*plan.site.made.items()] if shards else ():
-        _, at = plan.site.rules[path]
-        shard = at.get("trajectory", ""), at.get("shard", "")
+    for job in [*plan.site.made.values()] if shards else ():
+        shard = job.wildcards.get("trajectory", ""), job.wildcards.get("shard", "")
         if shard in shards - outdated and any(
             stale(needed.spec, needed.paths) for needed in plan.site.needed([job])
         ):

@@ -35,7 +35,7 @@ class Rule(Generic[S]):
 
 class Site:
     """What all planners share: a configuration as its scale has it, its planned trajectories, the
-    root of its project, and all jobs that were planned."""
+    root of its project, and all jobs that were planned, by manifest."""
 
     def __init__(self, config: Config, root: Path) -> None:
         scale = config.choice.scale
@@ -43,9 +43,7 @@ class Site:
         self.root, self.planned = root, Catalogue(self.config, entries)
         self.configured = config.figures  # also those that the scale leaves out
         self.results, self.pictures = f"results/{scale}", f"figures/{scale}"
-        # Jobs, and names of their rules with wildcards, by manifest.
-        self.made, self.rules = dict[str, Job](), dict[str, tuple[str, dict[str, str]]]()
-        self.settled, self.stale = set[str](), dict[str, Job]()
+        self.made, self.settled, self.stale = dict[str, Job](), set[str](), dict[str, Job]()
 
     def make(
         self,
@@ -61,8 +59,8 @@ class Site:
         path = rule.results(self.config.choice.scale).format(**wildcards)
         folder, _, last = path.rpartition("/")
         stem = last.removesuffix(MANIFEST).removesuffix(".") or None
-        self.made[path] = Job(rule.stage, name, folder, inputs, settings, stem, distributions)
-        self.rules[path] = rule.name, {key: str(value) for key, value in wildcards.items()}
+        of = rule.name, {key: str(value) for key, value in wildcards.items()}
+        self.made[path] = Job(rule.stage, name, folder, inputs, settings, stem, distributions, *of)
         return self.made[path]
 
     def left_out(self, figure: str) -> list[str]:
