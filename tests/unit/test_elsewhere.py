@@ -187,8 +187,7 @@ def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
         with project.claimed(None, [str(folder)], [name]) as root:
             entry = {"checkpoints": {"folder": os.path.relpath(folder)}}
             Path("config/families.yaml").write_text(json.dumps({"own": {"run": entry}}))
-            made = Path("results/own/measure/run")
-            made.mkdir(parents=True, exist_ok=True)
+            (made := Path("results/own/measure/run")).mkdir(parents=True, exist_ok=True)
             (made / "record.json").touch()
         assert roots.setdefault(place, str(root)) == str(root)
     assert [*roots.values()] == ["own/run", "own/b-run", "own/b-run-2"]

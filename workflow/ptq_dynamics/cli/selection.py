@@ -20,7 +20,7 @@ from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.own_checkpoints import described_model, sampled_folders
-from ptq_dynamics.plan.planned_averages import PlannedAverage
+from ptq_dynamics.plan.planned import PlannedAverage
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
 
