@@ -71,17 +71,23 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
     saved.sort(key=lambda local: local.checkpoint.step or 0)
     checkpoints = [local.checkpoint for local in saved]
-    known = {checkpoint.step: checkpoint.lr for checkpoint in checkpoints}
-    known |= {step: scheduled[path] for path, step in every.items()}
-    # Names may have epochs or tokens instead of the steps of a log.
-    logs = {path: states[path] for path, n in chosen if states[path].step in (None, n)}
+    known = dict[int, float]()
+    for path, step in reversed(chosen):
+        # Names may have epochs or tokens instead of the steps of a log.
+        if states[path].step in (None, step):
+            # What an earlier checkpoint logged was written by its version.
+            version = folders.json_object(path / CONFIG).get("transformers_version")
+            known |= own_rates.logged(states[path], str(version))
+    rates = [(checkpoint.step, checkpoint.lr) for checkpoint in checkpoints]
+    rates += ((step, scheduled[path]) for path, step in every.items())
+    known |= {step: rate for step, rate in rates if step is not None and rate is not None}
     own = LinkedCheckpoints(
         family="own",
         is_own=True,
         model=name,
         skip=entry.skip,
         repository=source.folder,
-        checkpoints=_located(entry, checkpoints, logs, known),
+        checkpoints=_located(entry, checkpoints, known),
         local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
@@ -159,41 +165,19 @@ def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
 
 
 def _located(
-    entry: Own,
-    saved: list[Checkpoint],
-    states: Mapping[Path, folders.State] = {},
-    scheduled: Mapping[int | None, float | None] = {},
+    entry: Own, saved: list[Checkpoint], known: Mapping[int, float] = {}
 ) -> dict[str, Checkpoint]:
-    """Return checkpoints by id, with tokens, rates and phases as far as they are known."""
-    located = dict[str, Checkpoint]()
-    rates = _rates(entry, [one.step for one in saved if one.step is not None], states, scheduled)
+    """Return checkpoints by id, with the tokens and rates of the entry, or as far as they are
+    `known`."""
+    located, steps = dict[str, Checkpoint](), [one.step for one in saved if one.step is not None]
+    if isinstance(entry.rate, str):
+        known = own_rates.in_table(entry.rate, steps)
+    rates = own_rates.rates_and_phases(known)
+    if isinstance(entry.rate, float):
+        rates = {step: (entry.rate, "stable") for step in steps}
     for one in saved:
         tokens, rate_and_phase = one.tokens, rates.get(one.step, (None, UNKNOWN))
         if one.step and entry.tokens_per_step:
             tokens = round(one.step * entry.tokens_per_step)
         located[one.id] = Checkpoint(one.id, one.step, tokens, *rate_and_phase)
     return located
-
-
-def _rates(
-    entry: Own,
-    steps: list[int],
-    states: Mapping[Path, folders.State],
-    scheduled: Mapping[int | None, float | None],
-) -> own_rates.RatesAndPhases:
-    """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the
-    `scheduled` rates."""
-    if isinstance(entry.rate, str):
-        return own_rates.rates_and_phases(own_rates.in_table(entry.rate, steps))
-    if entry.rate is not None:
-        return {step: (entry.rate, "stable") for step in steps}
-    known = dict[int, float]()
-    for path, state in reversed([*states.items()]):
-        # What an earlier checkpoint logged was written by its version.
-        known |= own_rates.logged(
-            state, str(folders.json_object(path / CONFIG).get("transformers_version"))
-        )
-    for step, rate in scheduled.items():
-        if step is not None and rate is not None:
-            known[step] = rate
-    return own_rates.rates_and_phases(known)
