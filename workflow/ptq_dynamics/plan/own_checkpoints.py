@@ -15,6 +15,7 @@ from ptq_dynamics.hub.files import COMMIT, is_code, is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
 from ptq_dynamics.hub.own_rates import UNKNOWN
+from ptq_dynamics.plan.planned import Origin
 from ptq_dynamics.plan.releases import Public
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
@@ -82,7 +83,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     rates += ((step, scheduled[path]) for path, step in every.items())
     known |= {step: rate for step, rate in rates if step is not None and rate is not None}
     own = LinkedCheckpoints(
-        family="own",
+        origin=Origin("own"),
         is_own=True,
         model=name,
         skip=entry.skip,
@@ -103,7 +104,7 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
 def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Public:
     found = [Checkpoint(n, step, None, None, UNKNOWN) for n, step in _on_hub(entry, source)]
     return Public(
-        family="own",
+        origin=Origin("own"),
         is_own=True,
         model=name,
         skip=entry.skip,

@@ -27,18 +27,19 @@ from ptq_dynamics.trajectories.trajectory import Checkpoint, Point
 @dataclass(frozen=True, kw_only=True)
 class Public:
     """Checkpoints of a repository, by the names of its revisions, or own ones (`is_own`). With
-    `skip`, matrices that a quantizer does not support stay in full precision."""
+    `skip`, matrices that a quantizer does not support stay in full precision. `branched` and
+    `averaged` are those of a `PlannedTrajectory`."""
 
-    family: str
+    origin: Origin
     repository: str
     checkpoints: Mapping[str, Checkpoint]
     locked: Mapping[str, Entry] = field(default_factory=dict)
     model: str
     convert: bool = False
     format: str | None = None
-    unknown: str | None = None
-    uncertain_rate: bool = False
     schedule: Schedule | None = None
+    branched: tuple[str, int] | None = None
+    averaged: tuple[str, ...] = ()
     is_own: bool = False
     skip: bool = False
 
@@ -67,16 +68,14 @@ class Public:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicRun(Public):
-    """A released run, or a branch of its `trunk`, whose schedule applies `earlier`, before the step
-    `first`. `batch` is in tokens. Averages take the `averaged` revisions, if any are named."""
+    """A released run, or a branch of another, whose schedule applies `earlier`, before the step
+    `first`. `batch` is in tokens."""
 
-    trunk: str | None
     first: int
     schedule: Schedule
     earlier: Schedule
     batch: float
     optimizer: Optimizer
-    averaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,16 +98,16 @@ class PlannedRelease(PlannedTrajectory):
 def plan_release(name: str, basis: Basis, entry: Public) -> PlannedRelease:
     """Return a public model, or own checkpoints. None is trained, so that seeds only choose random
     vectors."""
-    model, run = basis.scale.models[entry.model], entry if isinstance(entry, PublicRun) else None
+    model = basis.scale.models[entry.model]
     return PlannedRelease(
         name=name,
         basis=basis,
         entry=entry,
         shape=TrainedShape(model, model.corpus, model.context, None, 1),
-        origin=Origin(entry.family, entry.unknown, entry.uncertain_rate),
+        origin=entry.origin,
         seeds=basis.seeds[:1] if entry.is_own else (0,),
-        branched=(run.trunk, run.first) if run and run.trunk is not None else None,
-        averaged=run.averaged if run else (),
+        branched=entry.branched,
+        averaged=entry.averaged,
     )
 
 
@@ -148,17 +147,16 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
     run, before = families.runs[name], families.tokens_before(name)
     repository = (isinstance(run, Release) and run.repository) or family.repository or ""
     uncertain = (run.uncertain if isinstance(run, Later) else None, family.uncertain)
+    words = "; ".join(filter(None, uncertain)) or None
     called = run.stage if isinstance(run, Later) else "released"
     public = Public(
-        family=family.label,
+        origin=Origin(family.label, words, family.other_peak_lr is not None),
         repository=repository,
         checkpoints={n: Checkpoint(n, None, None, None, called) for n in run.revisions},
         locked=lock.get(repository, {}),
         model=families.family_of(name),
         convert=family.convert,
         format=family.format,
-        unknown="; ".join(filter(None, uncertain)) or None,
-        uncertain_rate=family.other_peak_lr is not None,
     )
     # Steps need the lengths of the run and of all runs before.
     if isinstance(run, Release) or run.tokens is None or before is None:
@@ -183,7 +181,7 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
     schedules = _schedule(family, trunk, trunk), _schedule(family, trunk, run)
     located = {
         "checkpoints": dict(_checkpoints(place, run, family, before, *schedules)),
-        "trunk": run.trunk if isinstance(run, Phase) else None,
+        "branched": (run.trunk, first) if isinstance(run, Phase) else None,
         "first": first,
         "schedule": schedules[1],
         "earlier": schedules[0],
