@@ -270,5 +270,5 @@ def test_a_trainer_state_of_any_content_is_read_or_refused(tmp_path, text, expec
             folders.state(tmp_path)
         return
     found = folders.state(tmp_path)
-    assert [(e["step"], e["learning_rate"]) for e in found["log_history"]] == expected
-    assert found["global_step"] is None and found["num_input_tokens_seen"] is None
+    assert found.log == expected
+    assert found.step is None and found.tokens is None

@@ -60,7 +60,7 @@ def test_a_rate_is_that_of_the_scheduler_or_not_known(scale, tmp_path, kind, log
     expected = train(tmp_path, kind, logging, only_model)
     entry = Own(checkpoints={"folder": str(tmp_path)})
     _, found = own_checkpoints.with_own({"mine": entry}, scale, {})
-    every = {step: found["mine"].rate_and_phase(step)[0] for step in expected}
+    every = {point.step: point.lr for point in found["mine"].checkpoints.values()}
     known = {step: rate for step, rate in every.items() if rate is not None}
     assert known == {step: expected[step] for step in known}
     # A log has the rate of the update that a checkpoint precedes, if every update is logged.
@@ -131,7 +131,7 @@ def test_the_log_of_a_checkpoint_whose_name_has_another_number_tells_no_rate(sca
     _, found = own_checkpoints.with_own(
         {"mine": Own(checkpoints={"folder": str(tmp_path)})}, scale, {}
     )
-    assert found["mine"].rate_and_phase(2) == (None, "checkpoint")
+    assert {(c.lr, c.phase) for c in found["mine"].checkpoints.values()} == {(None, "checkpoint")}
 
 
 def test_a_step_of_the_hub_follows_that_word_and_occurs_once():

@@ -40,8 +40,6 @@ ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # What a job does is in docs/how-it-works.md, section From jobs to results.
 # Snakemake removes the log before it, and shows it even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
-# What the labels of inputs begin with that rules name; "*" stands for all others.
-NAMED = dict.fromkeys(RULES, ())
 
 
 def or_exit(give, *arguments, **wildcards):
@@ -64,20 +62,23 @@ def settled_spec(kind):
     return specification
 
 
-def manifests_of(kind, *labels):
-    """Return the manifests of a job's inputs whose labels begin with one of these words."""
-    NAMED[kind] += labels
+def inputs_of(kind, *words):
+    """Return the inputs of a rule: the specification, and manifests by the first word of their
+    labels; labels of `others` begin with the kind of a probe, or with a trajectory."""
 
-    def manifests(wildcards):
-        job, named = or_exit(plan.job, kind, **dict(wildcards.items())), NAMED[kind]
-        inputs = []
-        for label, paths in job.inputs.items():
-            word = re.split("[ .]", label)[0]
-            assert word in named or "*" in named, f"{kind} has no input for {label}"
-            inputs += paths if (word if word in named else "*") in labels else []
-        return inputs
+    def named(name):
+        def manifests(wildcards):
+            job, inputs = or_exit(plan.job, kind, **dict(wildcards.items())), []
+            for label, paths in job.inputs.items():
+                word = re.split("[ .]", label)[0]
+                word = word if word in words else "others"
+                assert word in words, f"rule {kind} has no input for {label}"
+                inputs += paths if word == name else []
+            return inputs
 
-    return manifests
+        return manifests
+
+    return {**{word: named(word) for word in words}, "spec": settled_spec(kind)}
 
 
 def requests(kind, devices=0):

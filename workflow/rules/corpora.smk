@@ -3,10 +3,7 @@
 
 rule corpus:
     input:
-        corpus=manifests_of("corpus", "corpus"),
-        functions=manifests_of("corpus", "functions"),
-        checkpoint=manifests_of("corpus", "checkpoint"),
-        spec=settled_spec("corpus"),
+        **inputs_of("corpus", "corpus", "functions", "checkpoint"),
     output:
         manifest="<results>/corpus/{corpus}/manifest.json",
     log:
@@ -22,7 +19,7 @@ rule corpus:
 
 rule functions:
     input:
-        spec=settled_spec("functions"),
+        **inputs_of("functions"),
     output:
         manifest="<results>/functions/{corpus}/manifest.json",
     log:
@@ -37,9 +34,7 @@ rule functions:
 
 rule make_task:
     input:
-        functions=manifests_of("make_task", "functions"),
-        corpus=manifests_of("make_task", "corpus"),
-        spec=settled_spec("make_task"),
+        **inputs_of("make_task", "functions", "corpus"),
     output:
         manifest="<results>/tasks/{made}/{corpus}/manifest.json",
     log:
@@ -54,7 +49,7 @@ rule make_task:
 
 rule fetch_task:
     input:
-        spec=settled_spec("fetch_task"),
+        **inputs_of("fetch_task"),
     output:
         manifest="<results>/tasks/{fetched}/manifest.json",
     log:

@@ -3,7 +3,7 @@
 
 rule environment:
     input:
-        spec=settled_spec("environment"),
+        **inputs_of("environment"),
     output:
         manifest="envs/{tool}/manifest.json",
     log:
@@ -18,11 +18,7 @@ rule environment:
 
 rule measure:
     input:
-        corpus=manifests_of("measure", "corpus"),
-        trajectory=manifests_of("measure", "trajectory"),
-        tasks=manifests_of("measure", "task"),
-        environment=manifests_of("measure", "environment"),
-        spec=settled_spec("measure"),
+        **inputs_of("measure", "corpus", "trajectory", "task", "environment"),
     output:
         manifest="<results>/measure/{trajectory}/seed-{seed}/{quantizer}/{shard}/manifest.json",
     log:
@@ -38,9 +34,7 @@ rule measure:
 
 rule curvature:
     input:
-        corpus=manifests_of("curvature", "corpus"),
-        trajectory=manifests_of("curvature", "trajectory"),
-        spec=settled_spec("curvature"),
+        **inputs_of("curvature", "corpus", "trajectory"),
     output:
         manifest="<results>/curvature/{trajectory}/seed-{seed}/{probe}/{shard}/manifest.json",
     log:
@@ -56,10 +50,7 @@ rule curvature:
 
 rule landscape:
     input:
-        corpus=manifests_of("landscape", "corpus"),
-        trajectory=manifests_of("landscape", "trajectory"),
-        environment=manifests_of("landscape", "environment"),
-        spec=settled_spec("landscape"),
+        **inputs_of("landscape", "corpus", "trajectory", "environment"),
     output:
         manifest="<results>/landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}/manifest.json",
     log:
@@ -75,8 +66,7 @@ rule landscape:
 
 rule components:
     input:
-        trajectories=manifests_of("components", "*"),
-        spec=settled_spec("components"),
+        **inputs_of("components", "others"),
     output:
         manifest="<results>/components/{figure}/manifest.json",
     log:
@@ -92,9 +82,7 @@ rule components:
 
 rule comparison:
     input:
-        quantized=manifests_of("comparison", "quantized"),
-        measured=manifests_of("comparison", "measure"),
-        spec=settled_spec("comparison"),
+        **inputs_of("comparison", "quantized", "measure"),
     output:
         manifest="<results>/backends/manifest.json",
     log:
@@ -109,9 +97,7 @@ rule comparison:
 
 rule collect:
     input:
-        measured=manifests_of("collect", "measure", "beside"),
-        curvature=manifests_of("collect", "*"),
-        spec=settled_spec("collect"),
+        **inputs_of("collect", "measure", "beside", "others"),
     output:
         manifest="<results>/measurements.manifest.json",
     log:

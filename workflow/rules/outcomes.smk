@@ -3,12 +3,9 @@
 
 rule figure:
     input:
-        measured=manifests_of("figure", "measure", "beside"),
-        curvature=manifests_of("figure", "*"),
-        landscapes=manifests_of("figure", "landscape"),
-        components=manifests_of("figure", "components"),
-        runs=manifests_of("figure", "run"),
-        spec=settled_spec("figure"),
+        **inputs_of(
+            "figure", "measure", "beside", "landscape", "components", "run", "others"
+        ),
     output:
         manifest="<figures>/{figure}.manifest.json",
     log:
@@ -24,12 +21,9 @@ rule figure:
 
 rule judge:
     input:
-        measured=manifests_of("judge", "measure", "beside"),
-        curvature=manifests_of("judge", "*"),
-        landscapes=manifests_of("judge", "landscape"),
-        components=manifests_of("judge", "components"),
-        runs=manifests_of("judge", "run"),
-        spec=settled_spec("judge"),
+        **inputs_of(
+            "judge", "measure", "beside", "landscape", "components", "run", "others"
+        ),
     output:
         manifest="<results>/claims.manifest.json",
     log:
@@ -44,10 +38,7 @@ rule judge:
 
 rule tabulate:
     input:
-        claims=manifests_of("tabulate", "claims"),
-        measured=manifests_of("tabulate", "measure", "beside"),
-        runs=manifests_of("tabulate", "run"),
-        spec=settled_spec("tabulate"),
+        **inputs_of("tabulate", "claims", "measure", "beside", "run"),
     output:
         manifest="<results>/tables/manifest.json",
     log:
@@ -62,11 +53,7 @@ rule tabulate:
 
 rule typeset:
     input:
-        figures=manifests_of("typeset", "figure"),
-        claims=manifests_of("typeset", "claims"),
-        tables=manifests_of("typeset", "tables"),
-        measurements=manifests_of("typeset", "measurements"),
-        spec=settled_spec("typeset"),
+        **inputs_of("typeset", "figure", "claims", "tables", "measurements"),
     output:
         manifest="<paper>/manifest.json",
     log:
@@ -81,10 +68,7 @@ rule typeset:
 
 rule report:
     input:
-        figures=manifests_of("report", "figure"),
-        claims=manifests_of("report", "claims"),
-        tables=manifests_of("report", "tables"),
-        spec=settled_spec("report"),
+        **inputs_of("report", "figure", "claims", "tables"),
     output:
         manifest="<results>/index.manifest.json",
     log:

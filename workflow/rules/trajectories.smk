@@ -3,9 +3,7 @@
 
 rule train:
     input:
-        corpus=manifests_of("train", "corpus"),
-        before=manifests_of("train", "trunk", "weights", "after"),
-        spec=settled_spec("train"),
+        **inputs_of("train", "corpus", "trunk", "weights", "after"),
     output:
         manifest="<results>/train/{run}/seed-{seed}/manifest.json",
     log:
@@ -21,7 +19,7 @@ rule train:
 
 rule fetch:
     input:
-        spec=settled_spec("fetch"),
+        **inputs_of("fetch"),
     output:
         manifest="<results>/fetch/{public}/{shard}/manifest.json",
     log:
@@ -36,9 +34,7 @@ rule fetch:
 
 rule average:
     input:
-        trajectories=manifests_of("average", "*"),
-        corpus=manifests_of("average", "corpus"),
-        spec=settled_spec("average"),
+        **inputs_of("average", "corpus", "others"),
     output:
         manifest="<results>/average/{average}/seed-{seed}/{shard}/manifest.json",
     log:

@@ -70,8 +70,8 @@ def _build(plan: Plan, profile: Path, at_once: int | None) -> None:
     time, and build the rest. Without a given number, as many jobs run at once as memory allows."""
     kinds, first, late = dict[str, str](), dict[str, Job](), list[Job]()
     for job in plan.site.needed(plan.targets()):
-        rule, at = plan.site.rules[job.manifest]
-        if rule in ("measure", "curvature"):
+        at = job.wildcards
+        if job.rule in ("measure", "curvature"):
             kinds[job.manifest] = kind = at.get("quantizer") or at["probe"]
             if is_late := bool(stale(job.spec, job.paths)):
                 late.append(job)

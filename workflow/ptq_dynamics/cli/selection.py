@@ -20,7 +20,7 @@ from ptq_dynamics.hub.files import is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.own_checkpoints import described_model, sampled_folders
-from ptq_dynamics.plan.planned_averages import PlannedAverage
+from ptq_dynamics.plan.planned import PlannedAverage
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
 
@@ -128,9 +128,8 @@ def lost(plan: Plan) -> Shards:
 
 def _outdated(plan: Plan, shards: Shards) -> Shards:
     outdated = set[tuple[str, str]]()
-    for path, job in [*plan.site.made.items()] if shards else ():
-        _, at = plan.site.rules[path]
-        shard = at.get("trajectory", ""), at.get("shard", "")
+    for job in [*plan.site.made.values()] if shards else ():
+        shard = job.wildcards.get("trajectory", ""), job.wildcards.get("shard", "")
         if shard in shards - outdated and any(
             stale(needed.spec, needed.paths) for needed in plan.site.needed([job])
         ):

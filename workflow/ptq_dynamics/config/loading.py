@@ -2,14 +2,18 @@
 
 In runs.yaml and families.yaml an entry with a key `over` generates entries for all combinations of
 its lists: `wsd-{size}: {over: {size: [70m, 160m]}, model: "{size}", ...}` generates wsd-70m and
-wsd-160m. The value replaces the braces in the name and in every text of the entry.
+wsd-160m. The value replaces the braces in the name and in every text of the entry. Words of figures
+name values of runs and averages: `LR = {peak_lr of constant-3e-3}`.
 
 Layouts, tables, quantizers and tasks are components: their fields are the configuration, so their
 classes are imported here."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import chain, product
+from numbers import Real
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,10 +27,10 @@ from ptq_dynamics.claims.definitions import Ladder, TableQuery
 from ptq_dynamics.config import counts
 from ptq_dynamics.config.errors import require, validated
 from ptq_dynamics.config.families import Families
-from ptq_dynamics.config.references import References
 from ptq_dynamics.config.runs import Runs, Trunk
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.figures.figure import Figure
+from ptq_dynamics.figures.labels import short
 from ptq_dynamics.hub.lock import Lock, read_lock
 from ptq_dynamics.measure import tasks
 from ptq_dynamics.quantize.methods import AnyQuantizer
@@ -190,6 +194,55 @@ def read_yaml(path: Path) -> Any:
         raise Problem(f"{path} is missing; {mend}") from None
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
         raise Problem(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+
+
+VALUE = re.compile(r"\{\s*([^\s{}]+)\s+of\s+([^\s{}]+)\s*\}")
+SHORTENED = ("peak_lr", "weight_decay")  # written as 3e-3
+
+
+@dataclass(frozen=True)
+class References:
+    """Fills in values of these runs, and of the runs and averages of these families."""
+
+    runs: Runs
+    families: Families
+
+    def filled(self, content: object, place: str) -> object:
+        """Return content of a file with values in all texts and keys. `Problem` names the place of
+        a wrong one, and of two keys that become equal."""
+        if isinstance(content, str):
+            return VALUE.sub(partial(self._value, place), content)
+        if not isinstance(content, dict):
+            return content
+        filled = dict[object, object]()
+        for written, value in content.items():
+            key = self.filled(written, place)
+            if key in filled:
+                raise Problem(f"{place} has {key!r} twice; change one, or the run that it names")
+            filled[key] = self.filled(value, f"{place}.{written}".replace(":.", ": "))
+        return filled
+
+    def _value(self, place: str, reference: re.Match[str]) -> str:
+        parts, name = reference[1].split("."), reference[2]
+        for entry in self._lineage(place, name):
+            value = reduce(lambda at, part: getattr(at, part, None), parts, entry)
+            if isinstance(value, Real):
+                is_short = parts[-1] in SHORTENED and value
+                return short(float(value)) if is_short else f"{float(value):g}"
+        raise Problem(f"{place} has {reference[0]}, but {name} has no number {reference[1]}")
+
+    def _lineage(self, place: str, name: str) -> Iterator[object]:
+        """Yield a run or average, the trunks that it continues, and its family or the defaults."""
+        families, runs = self.families, self.runs
+        entries = {**families.averages, **families.runs, **runs.averages, **runs.runs}
+        require(place, "run or average", [name], entries)
+        seen = dict[str, object]()
+        while name in entries and name not in seen:
+            seen[name] = entries[name]
+            name = getattr(entries[name], "trunk", "")
+        yield from seen.values()
+        last = getattr([*seen.values()][-1], "family", None)
+        yield families.families.get(last or "", runs.defaults)
 
 
 def read_file(path: Path, name: str, references: References | None = None) -> Any:

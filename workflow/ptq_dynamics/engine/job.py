@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -38,6 +38,8 @@ class Job:
     settings: Any  # of the type that the `run` of the stage names
     stem: str | None = None  # of its files, in a shared folder
     distributions: tuple[str, ...] = ()  # whose files it reads
+    rule: str = ""  # of Snakemake
+    wildcards: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def paths(self) -> Paths:

@@ -25,9 +25,9 @@ _locks = list[FileLock]()  # on devices, kept until this process ends
 
 
 @contextmanager
-def held(path: Path, say: Callable[[str], None] | None = None) -> Iterator[Callable[[], None]]:
+def held(path: Path, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Hold the lease `path`; yield a function that raises `Problem` if the folder was deleted. If
-    another process has the lease, print a line and wait, or without `say` raise `Timeout`."""
+    another process has the lease, print a line and wait."""
     lock = FileLock(path)
     written = path.parent / path.name[1:].removesuffix("lease").removesuffix(".")
     deleted = f"{written} was deleted while this process wrote to it, or waited to"
@@ -36,8 +36,6 @@ def held(path: Path, say: Callable[[str], None] | None = None) -> Iterator[Calla
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            if say is None:
-                raise
             say(f"waits for the process that writes to {written}")
             lock.acquire()
         own = path.stat().st_ino

@@ -9,7 +9,7 @@ from filecmp import cmp
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 from ptq_dynamics.base.checkpoints import CONFIG, INDEX, SAFE, UNCALLED, Forms, weight_files
 from ptq_dynamics.base.problem import Problem
@@ -26,29 +26,13 @@ UNLIMITED = 1 << 20  # context length in tokens of a model without a limit
 TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})  # linear layers are saved [in, out]
 
 
-class About(TypedDict):
-    """Fields of a model (`train.architectures.given`), and its vocabulary."""
+class State(NamedTuple):
+    """What trainer_state.json tells: step, tokens, the steps of its log with their learning rates,
+    and whether it names the best step. None is unknown."""
 
-    name: str
-    context: int
-    total: int
-    inputs: list[int]
-    vocabulary: int
-
-
-class LogEntry(TypedDict):
-    """A step of a log, and the learning rate after it."""
-
-    step: int
-    learning_rate: float | None
-
-
-class State(TypedDict):
-    """Entries of trainer_state.json, and whether it names the best step. None is unknown."""
-
-    global_step: int | None
-    num_input_tokens_seen: int | None
-    log_history: list[LogEntry]
+    step: int | None
+    tokens: int | None
+    log: list[tuple[int, float | None]]
     names_best: bool
 
 
@@ -182,25 +166,21 @@ def _twin(folder: Path, others: Iterable[Path]) -> Path | None:
 def _final_step(folder: Path) -> int | None:
     """Return the step in trainer_state.json, or else the last step of its log."""
     known = state(folder)
-    return known["global_step"] or max((e["step"] for e in known["log_history"]), default=None)
+    return known.step or max((step for step, _ in known.log), default=None)
 
 
 def state(folder: Path) -> State:
-    """Return entries of trainer_state.json. Invalid numbers become None; entries of the log without
-    a step are left out."""
+    """Read trainer_state.json. Invalid numbers become None; entries of the log without a step are
+    left out."""
     content = json_object(folder / STATE)
     logged = content.get("log_history")
-    entries: list[LogEntry] = [
-        {"step": step, "learning_rate": _number(entry.get("learning_rate"))}
+    log = [
+        (step, _number(entry.get("learning_rate")))
         for entry in (logged if isinstance(logged, list) else ())
         if isinstance(entry, dict) and (step := _count(entry.get("step"))) is not None
     ]
-    return {
-        "global_step": _count(content.get("global_step")),
-        "num_input_tokens_seen": _count(content.get("num_input_tokens_seen")),
-        "log_history": entries,
-        "names_best": "best_global_step" in content,
-    }
+    tokens = _count(content.get("num_input_tokens_seen"))
+    return State(_count(content.get("global_step")), tokens, log, "best_global_step" in content)
 
 
 def _number(value: object) -> float | None:
@@ -261,10 +241,10 @@ def require_finite(folder: Path) -> None:
 
 def about(
     place: object, config: Mapping[str, Any], tensors: Forms, code: Collection[str] | None = None
-) -> About:
-    """Return the properties of the model at a place, from its config.json, the forms of its tensors
-    and the names of its files of code; None if none may run. Raises `Problem` if it is no causal
-    language model of transformers."""
+) -> dict[str, object]:
+    """Return the fields of the model at a place (`train.architectures.given`), from its
+    config.json, the forms of its tensors and the names of its files of code; None if none may run.
+    Raises `Problem` if it is no causal language model of transformers."""
     if (why := formats.misfit(config, code)) is not None:
         raise Problem(f"{place} {why}")
     # A model of text and images has a part for text.

@@ -127,8 +127,8 @@ def revisions(repository: str, pattern: str) -> list[str]:
     return matching
 
 
-def model(repository: str, revision: str, locked: Entry, *, trusts_code: bool) -> folders.About:
-    """Return the properties of the model at a locked revision (`folders.about`)."""
+def model(repository: str, revision: str, locked: Entry, *, trusts_code: bool) -> dict[str, object]:
+    """Return the fields of the model at a locked revision (`folders.about`)."""
     import huggingface_hub as hub
 
     commit = locked.commit

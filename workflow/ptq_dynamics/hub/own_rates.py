@@ -25,9 +25,8 @@ def logged(state: folders.State, version: str) -> dict[int, float]:
     transformers that wrote it."""
     # From 4.51 on, the Trainer logs the rate of the last update. 4.50 was the first version to
     # write best_global_step, and a checkpoint that is saved again has a later version.
-    is_of_last = state["names_best"] and not version.startswith("4.50.")
-    rates = ((entry["step"], entry["learning_rate"]) for entry in state["log_history"])
-    return {step - is_of_last: rate for step, rate in rates if rate is not None}
+    is_of_last = state.names_best and not version.startswith("4.50.")
+    return {step - is_of_last: rate for step, rate in state.log if rate is not None}
 
 
 def scheduled(folder: Path) -> float | None:

@@ -15,8 +15,7 @@ from ptq_dynamics.config.runs import Branch, Run, Trunk
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.plan.miniatures import Miniature, with_miniatures
 from ptq_dynamics.plan.own_checkpoints import with_own
-from ptq_dynamics.plan.planned import Basis, PlannedTrajectory
-from ptq_dynamics.plan.planned_averages import plan_average
+from ptq_dynamics.plan.planned import Basis, PlannedTrajectory, plan_average
 from ptq_dynamics.plan.planned_runs import PlannedRun, plan_branch, plan_trunk
 from ptq_dynamics.plan.releases import Public, plan_release, with_releases
 from ptq_dynamics.trajectories.averages import Average

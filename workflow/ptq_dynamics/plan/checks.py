@@ -18,7 +18,7 @@ from ptq_dynamics.figures.columns import owners
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.plan.catalogue import Catalogue
-from ptq_dynamics.plan.planned_averages import PlannedAverage
+from ptq_dynamics.plan.planned import PlannedAverage
 from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.train.architectures.llama import Olmoe

@@ -86,8 +86,8 @@ def regimes(planned: Catalogue) -> Iterator[tuple[str, Dimensionless]]:
         yield run.name, _regime(run, parts, run.last, batch, tokens, run.passes)
     for model in planned.values():
         if isinstance(model, PlannedRelease) and isinstance(public := model.entry, PublicRun):
-            steps = max(revision.step or 0 for revision in public.revisions.values())
-            tokens = max(revision.tokens or 0 for revision in public.revisions.values())
+            steps = max(point.step or 0 for point in public.checkpoints.values())
+            tokens = max(point.tokens or 0 for point in public.checkpoints.values())
             parts = [(0, public.earlier, public.optimizer)]
             parts.append((public.first, public.schedule, public.optimizer))
             yield model.name, _regime(model, parts, steps, public.batch, tokens, math.nan)

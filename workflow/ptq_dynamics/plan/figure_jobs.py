@@ -13,8 +13,7 @@ from ptq_dynamics.figures.figure import Figure, FigureSettings
 from ptq_dynamics.figures.labels import LABELLED, PEAK_RATE, Shown, ShownRun, in_group, short
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.plan.measurement_jobs import MeasurementJobs
-from ptq_dynamics.plan.planned import PlannedTrajectory
-from ptq_dynamics.plan.planned_averages import PlannedAverage
+from ptq_dynamics.plan.planned import PlannedAverage, PlannedTrajectory
 from ptq_dynamics.plan.planned_runs import PlannedRun, PlannedTrunk
 from ptq_dynamics.plan.site import Planner, Rule, Site
 from ptq_dynamics.quantize.methods import Calibrated

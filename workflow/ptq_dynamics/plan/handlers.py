@@ -81,20 +81,18 @@ def drop(site: Site, targets: Iterable[Job]) -> list[str]:
     readers = defaultdict[str, list[Job]](list)
     for job in site.needed(targets):
         for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):
-            if getattr(keep, site.rules[path][0], "all") != "all":
+            if getattr(keep, site.made[path].rule, "all") != "all":
                 readers[path].append(job)
     for path, jobs in readers.items():
-        job, (rule, at) = site.made[path], site.rules[path]
+        job = site.made[path]
         # An outdated reader still needs the weights.
         if job.paths.manifest.exists() and not any(
             stale(reader.spec, reader.paths) for reader in jobs
         ):
             kept = set[str]()
-            if getattr(keep, rule) == "measured":
-                kept = {
-                    point.id
-                    for point in site.planned[at["run" if rule == "train" else rule]].measured
-                }
+            if getattr(keep, job.rule) == "measured":
+                name = job.wildcards["run" if job.rule == "train" else job.rule]
+                kept = {point.id for point in site.planned[name].measured}
             result = manifest.read(job.paths.manifest)
             weights = [file for file in result.files if file.endswith(".safetensors")]
             names = {file for file in weights if file.split("/")[0] not in kept} - result.dropped()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from ptq_dynamics.base.checkpoints import CONFIG, forms, require_plain, weight_files
 from ptq_dynamics.base.problem import Problem
@@ -14,7 +14,9 @@ from ptq_dynamics.hub import folders, own_rates
 from ptq_dynamics.hub.files import COMMIT, is_code, is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.hub.lock import Lock
-from ptq_dynamics.plan.releases import Public, ReleasedRevision
+from ptq_dynamics.hub.own_rates import UNKNOWN
+from ptq_dynamics.plan.planned import Origin
+from ptq_dynamics.plan.releases import Public
 from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.trajectories.trajectory import Checkpoint, step_id
@@ -24,26 +26,7 @@ ALONE = "checkpoint"  # id of a checkpoint without a step
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnCheckpoints(Public):
-    """Own checkpoints, with learning rate and phase by step as far as known."""
-
-    is_own: ClassVar[bool] = True
-
-    family: str = "own"
-    called: str = own_rates.UNKNOWN
-    rates: own_rates.RatesAndPhases
-
-    def rate_and_phase(self, step: int | None) -> tuple[float | None, str]:
-        """Return learning rate and phase at a step."""
-        return self.rates.get(step, (None, self.called))
-
-    def saved(self, name: str) -> Checkpoint:
-        """Return the checkpoint of a revision, without what options and other checkpoints tell."""
-        return Checkpoint(name, self.revisions[name].step, None, None, self.called)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkedCheckpoints(OwnCheckpoints):
+class LinkedCheckpoints(Public):
     """Own checkpoints with their files; a shared tokenizer has those `beside`."""
 
     local: Mapping[str, LocalCheckpoint]
@@ -82,25 +65,30 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     scheduled = {path: own_rates.scheduled(path) for path in every}
     saved = list(entry.deleted)
     for path, step in chosen:
-        tokens = states[path]["num_input_tokens_seen"] or None
+        tokens = states[path].tokens or None
         id_ = ALONE if step is None else step_id(step)
-        about = Checkpoint(id_, step, tokens, scheduled[path], own_rates.UNKNOWN)
+        about = Checkpoint(id_, step, tokens, scheduled[path], UNKNOWN)
         files = folders.files_of(path, has_code=entry.trusts_code)
         saved.append(LocalCheckpoint(about, str(path.relative_to(root)), files))
     saved.sort(key=lambda local: local.checkpoint.step or 0)
     checkpoints = [local.checkpoint for local in saved]
-    known = {checkpoint.step: checkpoint.lr for checkpoint in checkpoints}
-    known |= {step: scheduled[path] for path, step in every.items()}
-    # Names may have epochs or tokens instead of the steps of a log.
-    logs = {path: states[path] for path, n in chosen if states[path]["global_step"] in (None, n)}
+    known = dict[int, float]()
+    for path, step in reversed(chosen):
+        # Names may have epochs or tokens instead of the steps of a log.
+        if states[path].step in (None, step):
+            # What an earlier checkpoint logged was written by its version.
+            version = folders.json_object(path / CONFIG).get("transformers_version")
+            known |= own_rates.logged(states[path], str(version))
+    rates = [(checkpoint.step, checkpoint.lr) for checkpoint in checkpoints]
+    rates += ((step, scheduled[path]) for path, step in every.items())
+    known |= {step: rate for step, rate in rates if step is not None and rate is not None}
     own = LinkedCheckpoints(
+        origin=Origin("own"),
+        is_own=True,
         model=name,
         skip=entry.skip,
         repository=source.folder,
-        revisions={
-            c.id: ReleasedRevision(c.step, _tokens(entry, c.step) or c.tokens) for c in checkpoints
-        },
-        rates=_rates(entry, [checkpoint.step for checkpoint in checkpoints], logs, known),
+        checkpoints=_located(entry, checkpoints, known),
         local={local.checkpoint.id: local for local in saved},
         beside=folders.listed(root, is_of_tokenizer),
     )
@@ -113,15 +101,16 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
     return own, entry.model or first
 
 
-def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> OwnCheckpoints:
-    steps = dict(_on_hub(entry, source))
-    return OwnCheckpoints(
+def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Public:
+    found = [Checkpoint(n, step, None, None, UNKNOWN) for n, step in _on_hub(entry, source)]
+    return Public(
+        origin=Origin("own"),
+        is_own=True,
         model=name,
         skip=entry.skip,
         repository=source.repository,
-        revisions={n: ReleasedRevision(step, _tokens(entry, step)) for n, step in steps.items()},
+        checkpoints=_located(entry, found),
         locked=lock.get(source.repository, {}),
-        rates=_rates(entry, steps.values()),
     )
 
 
@@ -179,30 +168,20 @@ def _sampled(entry: Own, checkpoints: list[T]) -> list[T]:
     return checkpoints[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
 
 
-def _tokens(entry: Own, step: int | None) -> int | None:
-    return round(step * entry.tokens_per_step) if step and entry.tokens_per_step else None
-
-
-def _rates(
-    entry: Own,
-    every: Iterable[int | None],
-    states: Mapping[Path, folders.State] = {},
-    saved: Mapping[int | None, float | None] = {},
-) -> own_rates.RatesAndPhases:
-    """Return rate and phase by step, from the entry, or from the `states` of a Trainer and the
-    rates that schedulers have `saved`."""
-    steps = [step for step in every if step is not None]
+def _located(
+    entry: Own, saved: list[Checkpoint], known: Mapping[int, float] = {}
+) -> dict[str, Checkpoint]:
+    """Return checkpoints by id, with the tokens and rates of the entry, or as far as they are
+    `known`."""
+    located, steps = dict[str, Checkpoint](), [one.step for one in saved if one.step is not None]
     if isinstance(entry.rate, str):
-        return own_rates.rates_and_phases(own_rates.in_table(entry.rate, steps))
-    if entry.rate is not None:
-        return {step: (entry.rate, "stable") for step in steps}
-    known = dict[int, float]()
-    for path, state in reversed([*states.items()]):
-        # What an earlier checkpoint logged was written by its version.
-        known |= own_rates.logged(
-            state, str(folders.json_object(path / CONFIG).get("transformers_version"))
-        )
-    for step, rate in saved.items():
-        if step is not None and rate is not None:
-            known[step] = rate
-    return own_rates.rates_and_phases(known)
+        known = own_rates.in_table(entry.rate, steps)
+    rates = own_rates.rates_and_phases(known)
+    if isinstance(entry.rate, float):
+        rates = {step: (entry.rate, "stable") for step in steps}
+    for one in saved:
+        tokens, rate_and_phase = one.tokens, rates.get(one.step, (None, UNKNOWN))
+        if one.step and entry.tokens_per_step:
+            tokens = round(one.step * entry.tokens_per_step)
+        located[one.id] = Checkpoint(one.id, one.step, tokens, *rate_and_phase)
+    return located

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
@@ -11,6 +10,7 @@ from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, P
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import Entry, Lock, Wanted
+from ptq_dynamics.hub.own_rates import UNKNOWN
 from ptq_dynamics.plan.planned import Basis, Origin, PlannedTrajectory, TrainedShape
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.optimizers import Optimizer
@@ -24,54 +24,28 @@ from ptq_dynamics.trajectories.local import LocalSettings
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Point
 
 
-class ReleasedRevision(NamedTuple):
-    """Step and tokens of a revision, if it has them."""
-
-    step: int | None = None
-    tokens: int | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Public:
-    """Released checkpoints, `revisions` of a repository by name, of one phase. Tables show its name
-    `called`. Before the step `first`, the `earlier` schedule of the trunk applies."""
+    """Checkpoints of a repository, by the names of its revisions, or own ones (`is_own`). With
+    `skip`, matrices that a quantizer does not support stay in full precision. `branched` and
+    `averaged` are those of a `PlannedTrajectory`."""
 
-    is_own: ClassVar[bool] = False
-
-    family: str
+    origin: Origin
     repository: str
-    revisions: Mapping[str, ReleasedRevision]
+    checkpoints: Mapping[str, Checkpoint]
     locked: Mapping[str, Entry] = field(default_factory=dict)
     model: str
     convert: bool = False
     format: str | None = None
-    unknown: str | None = None
-    uncertain_rate: bool = False
-    called: str = "released"
     schedule: Schedule | None = None
-    earlier: Schedule | None = None
-    first: int = 0
-    skip: bool = False  # leave matrices that a quantizer does not support in full precision
+    branched: tuple[str, int] | None = None
+    averaged: tuple[str, ...] = ()
+    is_own: bool = False
+    skip: bool = False
 
     def sources(self) -> Mapping[str, str]:
         """Return its source trajectories: none."""
         return {}
-
-    def rate_and_phase(self, step: int | None) -> tuple[float | None, str]:
-        """Return the learning rate of the next update, if known, and the phase at a step."""
-        if self.schedule is None or step is None:
-            return None, self.called
-        before = self.earlier if step < self.first else None
-        return (before or self.schedule).learning_rate(step), self.schedule.phase(step)
-
-    def checkpoint(self, name: str) -> Checkpoint:
-        """Return the checkpoint of a revision."""
-        step, tokens = self.revisions[name]
-        return Checkpoint(name, step, tokens, *self.rate_and_phase(step))
-
-    def saved(self, name: str) -> Checkpoint:
-        """Return the checkpoint of a revision as results have it."""
-        return self.checkpoint(name)
 
     def settings(self, names: Iterable[str], parameters: int) -> FetchSettings | LocalSettings:
         """Return settings of the job that downloads some checkpoints."""
@@ -79,7 +53,10 @@ class Public:
         for name in names:
             entry = self.locked.get(name)
             commit, files = (entry.commit, entry.files) if entry else (None, ())
-            fetched.append(Revision(checkpoint=self.saved(name), commit=commit, files=files))
+            checkpoint = self.checkpoints[name]
+            if self.is_own:  # options and other checkpoints tell the rest
+                checkpoint = Checkpoint(name, checkpoint.step, None, None, UNKNOWN)
+            fetched.append(Revision(checkpoint=checkpoint, commit=commit, files=files))
         return FetchSettings(
             repository=self.repository,
             revisions=tuple(fetched),
@@ -91,15 +68,14 @@ class Public:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicRun(Public):
-    """A released run, or a branch of its `trunk`. `batch` is in tokens. Averages take the
-    `averaged` revisions, if any are named."""
+    """A released run, or a branch of another, whose schedule applies `earlier`, before the step
+    `first`. `batch` is in tokens."""
 
-    trunk: str | None
+    first: int
     schedule: Schedule
     earlier: Schedule
     batch: float
     optimizer: Optimizer
-    averaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -111,28 +87,27 @@ class PlannedRelease(PlannedTrajectory):
     @cached_property
     def checkpoints(self) -> list[Point]:
         """A checkpoint for each revision."""
-        return [Point(name, revision.step) for name, revision in self.entry.revisions.items()]
+        return [Point(name, point.step) for name, point in self.entry.checkpoints.items()]
 
     @property
     def planned_checkpoints(self) -> tuple[Checkpoint, ...]:
         """Own checkpoints, since options may give their rates and tokens."""
-        own = self.entry.revisions if self.entry.is_own else ()
-        return tuple(map(self.entry.checkpoint, own))
+        return tuple(self.entry.checkpoints.values()) if self.entry.is_own else ()
 
 
 def plan_release(name: str, basis: Basis, entry: Public) -> PlannedRelease:
     """Return a public model, or own checkpoints. None is trained, so that seeds only choose random
     vectors."""
-    model, run = basis.scale.models[entry.model], entry if isinstance(entry, PublicRun) else None
+    model = basis.scale.models[entry.model]
     return PlannedRelease(
         name=name,
         basis=basis,
         entry=entry,
         shape=TrainedShape(model, model.corpus, model.context, None, 1),
-        origin=Origin(entry.family, entry.unknown, entry.uncertain_rate),
+        origin=entry.origin,
         seeds=basis.seeds[:1] if entry.is_own else (0,),
-        branched=(run.trunk, run.first) if run and run.trunk is not None else None,
-        averaged=run.averaged if run else (),
+        branched=entry.branched,
+        averaged=entry.averaged,
     )
 
 
@@ -172,23 +147,21 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
     run, before = families.runs[name], families.tokens_before(name)
     repository = (isinstance(run, Release) and run.repository) or family.repository or ""
     uncertain = (run.uncertain if isinstance(run, Later) else None, family.uncertain)
+    words = "; ".join(filter(None, uncertain)) or None
+    called = run.stage if isinstance(run, Later) else "released"
     public = Public(
-        family=family.label,
+        origin=Origin(family.label, words, family.other_peak_lr is not None),
         repository=repository,
-        revisions=dict.fromkeys(run.revisions, ReleasedRevision()),
+        checkpoints={n: Checkpoint(n, None, None, None, called) for n in run.revisions},
         locked=lock.get(repository, {}),
         model=families.family_of(name),
         convert=family.convert,
         format=family.format,
-        unknown="; ".join(filter(None, uncertain)) or None,
-        uncertain_rate=family.other_peak_lr is not None,
-        called=run.stage if isinstance(run, Later) else "released",
     )
     # Steps need the lengths of the run and of all runs before.
     if isinstance(run, Release) or run.tokens is None or before is None:
         return public
     place = f"{FILE}: runs.{name}"
-    revisions = dict(_revisions(place, run, family, before))
     first = round(before / family.tokens_per_step)
     if isinstance(run, Later):
         steps, peak = round(run.tokens / family.tokens_per_step), run.peak_lr
@@ -201,15 +174,17 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
             length=steps,
             name=run.stage,
         )
-        return replace(public, revisions=revisions, schedule=schedule)
+        checkpoints = dict(_checkpoints(place, run, family, before, schedule, schedule))
+        return replace(public, checkpoints=checkpoints, schedule=schedule)
     trunk, averaged = families.first(name)[1], run.averaged if isinstance(run, Phase) else ()
     require(f"{place}.averaged", "revision of it", averaged, run.revisions)
+    schedules = _schedule(family, trunk, trunk), _schedule(family, trunk, run)
     located = {
-        "revisions": revisions,
-        "trunk": run.trunk if isinstance(run, Phase) else None,
-        "schedule": _schedule(family, trunk, run),
-        "earlier": _schedule(family, trunk, trunk),
+        "checkpoints": dict(_checkpoints(place, run, family, before, *schedules)),
+        "branched": (run.trunk, first) if isinstance(run, Phase) else None,
         "first": first,
+        "schedule": schedules[1],
+        "earlier": schedules[0],
         "batch": family.tokens_per_step * run.batch,
         "optimizer": family.optimizer,
         "averaged": averaged,
@@ -217,25 +192,35 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
     return PublicRun(**vars(public) | located)
 
 
-def _revisions(
-    place: str, run: Pretraining | Phase | Later, family: Family, before: float
-) -> Iterator[tuple[str, ReleasedRevision]]:
-    """Yield revisions with step and tokens; `before` are the tokens before the first step."""
+def _checkpoints(
+    place: str,
+    run: Pretraining | Phase | Later,
+    family: Family,
+    before: float,
+    earlier: Schedule,
+    schedule: Schedule,
+) -> Iterator[tuple[str, Checkpoint]]:
+    """Yield the checkpoints of revisions; `before` are the tokens before the first step, and
+    `earlier` is the schedule before it."""
     batch, first = family.tokens_per_step * run.batch, round(before / family.tokens_per_step)
-    is_stage, last = isinstance(run, Later), first - 1
-    offset = first if is_stage or (isinstance(run, Phase) and run.restarts) else 0
+    restarts = isinstance(run, Later) or (isinstance(run, Phase) and run.restarts)
+    offset, last = first if restarts else 0, first - 1
     for name in run.revisions:
-        number, step, tokens = str(next(iter(family.step_in.findall(name)), "")), None, None
+        number = str(next(iter(family.step_in.findall(name)), ""))
         if number.isdecimal():
             step = int(number) * family.steps_each + offset
             if step <= last:
                 before_it = f"step {last:,} of the trunk or of the revision before"
                 why = f"step {step:,}, after {before_it}; sort them, or set restarts"
                 raise Problem(f"{place}.revisions has {name!r}, {why}")
-            last, tokens = step, round(before + (step - first) * batch)
-        elif not is_stage:
+            rate = (earlier if step < first else schedule).learning_rate(step)
+            tokens = round(before + (step - first) * batch)
+            yield name, Checkpoint(name, step, tokens, rate, schedule.phase(step))
+            last = step
+        elif isinstance(run, Later):
+            yield name, Checkpoint(name, None, None, None, run.stage)
+        else:
             raise Problem(f"{place}.revisions has {name!r}, where step_in finds no step")
-        yield name, ReleasedRevision(step, tokens)
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
@@ -265,13 +250,11 @@ def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> S
 def to_lock(entries: Iterable[object], scale: Scale) -> Iterator[Wanted]:
     """Yield the checkpoints that a scale downloads, and the tokenizers of their last revisions."""
     publics = (entry for entry in entries if isinstance(entry, Public))
-    every = [(public, name) for public in publics for name in public.revisions]
+    every = ((one.step or 0, n, p.repository) for p in publics for n, one in p.checkpoints.items())
     last = dict[str, str]()
-    for public, name in sorted(
-        every, key=lambda pair: (pair[0].revisions[pair[1]].step or 0, pair[1])
-    ):
-        yield Wanted(public.repository, name)
-        last[public.repository] = name
+    for _, name, repository in sorted(every):
+        yield Wanted(repository, name)
+        last[repository] = name
     for corpus in scale.corpora.values():
         if isinstance(corpus, DatasetsCorpus) and corpus.tokenizer in last:
             yield Wanted(corpus.tokenizer, last[corpus.tokenizer], "tokenizer")

@@ -35,7 +35,7 @@ class Rule(Generic[S]):
 
 class Site:
     """What all planners share: a configuration as its scale has it, its planned trajectories, the
-    root of its project, and all jobs that were planned."""
+    root of its project, and all jobs that were planned, by manifest."""
 
     def __init__(self, config: Config, root: Path) -> None:
         scale = config.choice.scale
@@ -43,9 +43,7 @@ class Site:
         self.root, self.planned = root, Catalogue(self.config, entries)
         self.configured = config.figures  # also those that the scale leaves out
         self.results, self.pictures = f"results/{scale}", f"figures/{scale}"
-        # Jobs, and names of their rules with wildcards, by manifest.
-        self.made, self.rules = dict[str, Job](), dict[str, tuple[str, dict[str, str]]]()
-        self.settled, self.stale = set[str](), dict[str, Job]()
+        self.made, self.settled, self.stale = dict[str, Job](), set[str](), dict[str, Job]()
 
     def make(
         self,
@@ -61,8 +59,8 @@ class Site:
         path = rule.results(self.config.choice.scale).format(**wildcards)
         folder, _, last = path.rpartition("/")
         stem = last.removesuffix(MANIFEST).removesuffix(".") or None
-        self.made[path] = Job(rule.stage, name, folder, inputs, settings, stem, distributions)
-        self.rules[path] = rule.name, {key: str(value) for key, value in wildcards.items()}
+        of = rule.name, {key: str(value) for key, value in wildcards.items()}
+        self.made[path] = Job(rule.stage, name, folder, inputs, settings, stem, distributions, *of)
         return self.made[path]
 
     def left_out(self, figure: str) -> list[str]:
@@ -71,22 +69,18 @@ class Site:
 
     def settle_all(self, job: Job) -> None:
         """Settle the files of a job and of all that it needs (`job.settle`)."""
-        if job.manifest not in self.settled:
-            self.settled.add(job.manifest)
-            for path in job.needs:
-                self.settle_all(self.made[path])
-            waits = any(path in self.stale for path in job.needs)
-            if not settle(job, waits=waits, deep=self.config.choice.deep):
-                self.stale[job.manifest] = job
+        for needed in self.needed([job], self.settled):
+            waits = any(path in self.stale for path in needed.needs)
+            if not settle(needed, waits=waits, deep=self.config.choice.deep):
+                self.stale[needed.manifest] = needed
 
-    def needed(self, targets: Iterable[Job]) -> Iterator[Job]:
-        """Yield some jobs and all that they need, each once."""
-        waiting, seen = list(targets), set[str]()
-        while waiting:
-            job = waiting.pop()
+    def needed(self, targets: Iterable[Job], seen: set[str] | None = None) -> Iterator[Job]:
+        """Yield some jobs and all that they need, inputs first, each once; none that was `seen`."""
+        seen = set() if seen is None else seen
+        for job in targets:
             if job.manifest not in seen:
                 seen.add(job.manifest)
-                waiting += [self.made[path] for path in job.needs]
+                yield from self.needed([self.made[path] for path in job.needs], seen)
                 yield job
 
 

@@ -13,8 +13,7 @@ from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts
 from ptq_dynamics.engine.job import Job
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
 from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
-from ptq_dynamics.plan.planned import PlannedTrajectory
-from ptq_dynamics.plan.planned_averages import PlannedAverage
+from ptq_dynamics.plan.planned import PlannedAverage, PlannedTrajectory
 from ptq_dynamics.plan.planned_runs import PlannedRun
 from ptq_dynamics.plan.releases import PlannedRelease
 from ptq_dynamics.plan.site import Planner, Rule

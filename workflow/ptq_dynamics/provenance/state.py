@@ -37,15 +37,8 @@ def shortened(reasons: Iterable[str]) -> str:
 def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Finding]:
     """Return the states of results and of their lineage, inputs first; `deep` hashes all files."""
     findings = dict[str, Finding]()
-
-    def visit(job: Job) -> Finding:
-        if job.manifest not in findings:
-            inputs = [visit(plan.site.made[path]) for path in job.needs]
-            findings[job.manifest] = _of(job, inputs, deep)
-        return findings[job.manifest]
-
-    for job in targets:
-        visit(job)
+    for job in plan.site.needed(targets):
+        findings[job.manifest] = _of(job, [findings[path] for path in job.needs], deep)
     return [*findings.values()]
 
 
