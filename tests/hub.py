@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from huggingface_hub import constants
 
+COMMIT = "0123456789abcdef" * 2 + "01234567"
 # Suffixes of what lies in large file storage, which knows files by their sha256.
 LARGE = {".safetensors", ".bin", ".parquet", ".gz"}
 
@@ -27,7 +28,7 @@ class Hub:
     lists neither sizes nor digests."""
 
     root: Path
-    commit: str
+    commit: str = COMMIT
     url: str = ""
     branches: set[str] = field(default_factory=set)
     dropped: dict[str, set[int]] = field(default_factory=dict)
@@ -40,9 +41,9 @@ class Hub:
 
 
 @contextmanager
-def serve(root: Path, commit: str) -> Iterator[Hub]:
+def serve(root: Path) -> Iterator[Hub]:
     """A hub that serves while the block runs."""
-    hub = Hub(root, commit)
+    hub = Hub(root)
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True

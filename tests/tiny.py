@@ -4,7 +4,10 @@ import json
 
 import torch
 import transformers
+from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.hub.folders import files_of
 from ptq_dynamics.quantize.methods import Calibration
+from ptq_dynamics.trajectories import local
 
 SHAPE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 SHAPE |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
@@ -30,3 +33,29 @@ def edit(path, **changes):
     """Change entries of a JSON file, which may be missing."""
     content = json.loads(path.read_text()) if path.is_file() else {}
     path.write_text(json.dumps(content | changes))
+
+
+def linked(folder, out, *, has_code=False):
+    """A checkpoint of a run in the result of the job that links it."""
+    point = local.trajectory.Checkpoint("step-1", 1, None, None, "stable")
+    files = files_of(folder, has_code=has_code)
+    chosen = (local.LocalCheckpoint(point, folder.name, files),)
+    out.mkdir()
+    settings = local.LocalSettings(str(folder.parent), chosen, (), 1)
+    local.run(Context("local", settings, {}, out, out, Progress("local")))
+    return out / point.id
+
+
+def train(folder, model, rows, callbacks=(), tokenizer=None, **options):
+    """The Trainer of transformers, after it has trained a model on rows of tokens."""
+    plain = {"report_to": [], "use_cpu": True, "disable_tqdm": True, "learning_rate": 3e-3}
+    trainer = transformers.Trainer(
+        model,
+        transformers.TrainingArguments(folder, **plain, **options),
+        transformers.default_data_collator,
+        [{"input_ids": row, "labels": row} for row in rows],
+        processing_class=tokenizer,
+        callbacks=[*callbacks],
+    )
+    trainer.train()
+    return trainer

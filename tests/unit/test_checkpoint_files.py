@@ -9,7 +9,6 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.checkpoints import weight_files
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import folders
 from ptq_dynamics.quantize import storage
 from ptq_dynamics.quantize.methods.gptq import Gptq
@@ -209,22 +208,14 @@ def test_a_final_model_is_measured_at_its_step_or_named(tmp_path, place, state, 
     assert all(f"{tmp_path / place} is left out: {words}" in line for line in lines)
 
 
-STATES = [
-    ("[1]", Problem),
-    (json.dumps({"log_history": None, "global_step": None}), []),
-    (json.dumps({"log_history": [{"learning_rate": 1.0}, 3, {"step": float("nan")}]}), []),
-    (json.dumps({"log_history": [{"step": 4, "learning_rate": "a"}]}), [(4, None)]),
-    (json.dumps({"log_history": [{"step": 4, "learning_rate": 0}, {"step": True}]}), [(4, 0.0)]),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), STATES)
-def test_a_trainer_state_of_any_content_is_read_or_refused(tmp_path, text, expected):
-    (tmp_path / "trainer_state.json").write_text(text)
-    if expected is Problem:
-        with one_line("trainer_state.json is not a JSON object"):
-            folders.state(tmp_path)
-        return
-    found = folders.state(tmp_path)
-    assert [(e["step"], e["learning_rate"]) for e in found["log_history"]] == expected
-    assert found["global_step"] is None and found["num_input_tokens_seen"] is None
+def test_a_trainer_state_of_any_content_is_read_or_refused(tmp_path):
+    (path := tmp_path / "trainer_state.json").write_text("[1]")
+    with one_line("trainer_state.json is not a JSON object"):
+        folders.state(tmp_path)
+    logged = [{"learning_rate": 1.0}, 3, {"step": float("nan")}, {"step": True}]
+    logged += [{"step": 4, "learning_rate": "a"}, {"step": 5, "learning_rate": 0}]
+    for log, known in ((None, []), (logged, [(4, None), (5, 0.0)])):
+        path.write_text(json.dumps({"log_history": log, "global_step": None}))
+        found = folders.state(tmp_path)
+        assert [(e["step"], e["learning_rate"]) for e in found["log_history"]] == known
+        assert found["global_step"] is None and found["num_input_tokens_seen"] is None

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from hub import reach, serve
+from hub import COMMIT, reach, serve
 from huggingface_hub import constants, hf_api, hf_hub_download
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
@@ -24,16 +24,11 @@ from ptq_dynamics.trajectories.fetch import run as fetch
 from ptq_dynamics.trajectories.ingredients import require_one_model
 from ptq_dynamics.trajectories.weights import Weights
 from safetensors.torch import save_file
-from support import one_line
+from support import GPTQ, one_line
+from tiny import edit, linked
 from transformers import AutoModelForCausalLM
 
 CODE = {
-    "configuration_mine.py": """
-from transformers import PreTrainedConfig
-
-class MineConfig(PreTrainedConfig):
-    model_type = "mine"
-""",
     "layers_mine.py": """
 from torch import nn
 
@@ -47,10 +42,12 @@ class Block(nn.Module):
 """,
     "modeling_mine.py": """
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
-from .configuration_mine import MineConfig
 from .layers_mine import Block
+
+class MineConfig(PreTrainedConfig):
+    model_type = "mine"
 
 class Mine(PreTrainedModel):
     config_class = MineConfig
@@ -69,7 +66,7 @@ class Mine(PreTrainedModel):
         return CausalLMOutput(logits=self.head(x))
 """,
 }
-AUTO = {"AutoConfig": "configuration_mine.MineConfig", "AutoModelForCausalLM": "modeling_mine.Mine"}
+AUTO = {"AutoConfig": "modeling_mine.MineConfig", "AutoModelForCausalLM": "modeling_mine.Mine"}
 CONFIG = {"model_type": "mine", "architectures": ["Mine"], "vocab_size": 96, "width": 32}
 SHAPES = {
     f"blocks.{n}.{part}.weight": s
@@ -78,7 +75,6 @@ SHAPES = {
 }
 SHAPES |= {name.replace("weight", "bias"): shape[:1] for name, shape in SHAPES.items()}
 SHAPES |= {"embedding.weight": (96, 32), "head.weight": (96, 32), "head.bias": (96,)}
-COMMIT = "0123456789abcdef" * 2 + "01234567"
 
 
 @pytest.fixture
@@ -105,38 +101,28 @@ def refused(folder, words, *, trusts=True):
         without_defects(entry, entry.checkpoints, [])
 
 
-def linked(folder, out):
-    """The checkpoint in the result of the job that links it."""
-    point = local.trajectory.Checkpoint("step-1", 1, None, None, "stable")
-    files = folders.files_of(folder, has_code=True)
-    settings = local.LocalSettings(
-        str(folder.parent), (local.LocalCheckpoint(point, folder.name, files),), (), 1
-    )
-    out.mkdir()
-    local.run(Context("local", settings, {}, out, out, Progress("local")))
-    return out / "step-1"
-
-
 def test_code_runs_only_where_it_is_trusted_and_complete(folder):
     refused(folder, "needs code of its own for mine; --trust-remote-code", trusts=False)
     entry = own(folder)
     assert without_defects(entry, entry.checkpoints, []) == (entry.checkpoints, [])
     plain = folders.files_of(folder)
     assert not [file for file in plain if file.name.endswith(".py")]
-    code = (folder / "modeling_mine.py").rename(folder / "other.py")
+    code, other = folder / "modeling_mine.py", folder / "other.py"
+    code.rename(other)
     refused(folder, "lacks modeling_mine.py, which auto_map names")
-    (folder / "other.py").rename(code)
+    other.rename(code)
     for auto, words in (
         ({**AUTO, "AutoModelForCausalLM": "a/b--modeling_mine.Mine"}, "names code of another rep"),
         ({"AutoConfig": AUTO["AutoConfig"]}, "has no AutoModelForCausalLM in the auto_map"),
         ({}, "has the type mine, which transformers "),
     ):
-        (folder / "config.json").write_text(json.dumps({**CONFIG, "auto_map": auto}))
+        edit(folder / "config.json", auto_map=auto)
         refused(folder, words)
 
 
 def test_losses_are_those_of_the_code_and_weights_are_rounded(folder, tmp_path):
-    place, tokens = linked(folder, tmp_path / "out"), torch.randint(96, (64, 17))
+    place = linked(folder, tmp_path / "out", has_code=True)
+    tokens = torch.randint(96, (64, 17))
     theirs = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
     with torch.no_grad():
         logits = theirs(tokens[:, :-1]).logits
@@ -144,16 +130,8 @@ def test_losses_are_those_of_the_code_and_weights_are_rounded(folder, tmp_path):
     losses = models.block_losses(models.load(place, torch.float32), tokens, 64)
     assert float(losses.mean()) == pytest.approx(float(expected), abs=1e-6)
     calibration = Calibration(tokens, 16)
-    gptq = Gptq(
-        method="gptq",
-        bits=8,
-        group_size=32,
-        symmetric=True,
-        activation_order=None,
-        damping=0.01,
-        block_size=128,
-    )
-    for method in (Rtn(method="rtn", bits=8, group_size=32), gptq):
+    grid = {"bits": 8, "group_size": 32}
+    for method in (Rtn(method="rtn", **grid), Gptq(**GPTQ | grid)):
         method.quantize(place, calibration).save(place, target := tmp_path / method.method)
         quantized = models.load(target).state_dict()
         for name, weight in theirs.state_dict().items():
@@ -168,14 +146,14 @@ def test_losses_are_those_of_the_code_and_weights_are_rounded(folder, tmp_path):
 
 def test_code_is_part_of_a_checkpoint(folder, tmp_path):
     """Another code makes other results, and no mean with the first."""
-    first, files = linked(folder, tmp_path / "one"), folders.files_of
+    first, files = linked(folder, tmp_path / "one", has_code=True), folders.files_of
     before = files(folder, has_code=True)
     first_code = CODE["layers_mine.py"]
-    (first / "layers_mine.py").unlink()
+    (first / "layers_mine.py").unlink()  # a link
     (first / "layers_mine.py").write_text(first_code)
     (folder / "layers_mine.py").write_text(first_code.replace("tanh", "sinh"))
     assert files(folder, has_code=True) != before and files(folder)
-    second = linked(folder, tmp_path / "other")
+    second = linked(folder, tmp_path / "other", has_code=True)
     with pytest.raises(Problem, match=r"code of .* differs: layers_mine.py"):
         require_one_model(Weights(first), Weights(second))
     # transformers keeps the classes of a folder that a process has loaded, by its last name.
@@ -193,7 +171,7 @@ def test_code_of_the_hub_needs_a_commit(folder, tmp_path, monkeypatch):
             project.checkpoints(
                 tmp_path, "run", "people/mine", revisions, None, (), trusts_code=True
             )
-    with serve(tmp_path / "hub", COMMIT) as hub:
+    with serve(tmp_path / "hub") as hub:
         hub.branches.add("main")
         reach(hub, tmp_path / "cache", monkeypatch)
         monkeypatch.setattr(hf_api.api, "endpoint", hub.url)

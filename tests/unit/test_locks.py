@@ -67,19 +67,13 @@ def wheel(folder: Path, name: str, version: str, code: str = "") -> str:
 
 
 @pytest.fixture
-def packages(tmp_path):
-    """Where an environment has its packages, of which pip is the only one."""
+def install(tmp_path):
+    """Install a distribution with some digests into an environment of its own, from the folders
+    `index` and `links` alone; what pip says, and what is there then."""
     run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     # Bringing its own pip would take seconds; importing it here would change how setuptools loads.
     (packages / "pip").symlink_to(metadata.distribution("pip").locate_file("pip"))
-    return packages
-
-
-@pytest.fixture
-def install(tmp_path, packages):
-    """Install a distribution with some digests into an environment of its own, from the folders
-    `index` and `links` alone; what pip says, and what is there then."""
     variables = {name: value for name, value in os.environ.items() if name[:4] != "PIP_"} | {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_INDEX_URL": (tmp_path / "index").as_uri(),

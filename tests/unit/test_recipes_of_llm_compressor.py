@@ -63,16 +63,12 @@ def test_a_loaded_model_computes_what_its_bits_allow(name, folder, quantized):
     assert 0 < float((after - before).norm() / before.norm()) < APART.get(name, 0.15)
 
 
-def test_weights_in_fp8_are_those_that_torch_rounds(folder, quantized):
-    exact, rounded = (models.linear_layers(m) for m in (models.load(folder), quantized("fp8")))
-    for name, layer in exact.items():
-        weight = layer.weight.detach()
-        scale = weight.abs().amax(1, keepdim=True) / 448
-        expected = (weight / scale).to(torch.float8_e4m3fn).float() * scale
-        torch.testing.assert_close(rounded[name].weight.detach(), expected, rtol=1e-6, atol=0)
-
-
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+FP8 = torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn).double()
+
+
+def scales_of_fp8(largest):
+    yield largest / 448
 
 
 def scales_of_nvfp4(largest):
@@ -88,20 +84,26 @@ def scales_of_mxfp4(largest):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "size", "scales_of"),
-    [("nvfp4-weights", 16, scales_of_nvfp4), ("mxfp4", 32, scales_of_mxfp4)],
+    ("recipe", "size", "points", "scales_of"),
+    [
+        ("fp8", None, FP8, scales_of_fp8),
+        ("nvfp4-weights", 16, FP4, scales_of_nvfp4),
+        ("mxfp4", 32, FP4, scales_of_mxfp4),
+    ],
 )
-def test_weights_in_fp4_are_the_nearest_of_their_scales(folder, quantized, recipe, size, scales_of):
-    """By a reference in float64."""
+def test_weights_in_floats_are_the_nearest_of_their_scales(
+    folder, quantized, recipe, size, points, scales_of
+):
+    """By a reference in float64; scales of FP8 are those of rows."""
     exact, rounded = (models.linear_layers(m) for m in (models.load(folder), quantized(recipe)))
     for name, layer in exact.items():
         blocks, found = (
-            each.weight.detach().double().unflatten(1, (-1, size))
+            each.weight.detach().double().unflatten(1, (-1, size or each.in_features))
             for each in (layer, rounded[name])
         )
         fits = []
         for scale in scales_of(blocks.abs().amax(2, keepdim=True)):
-            nearest = ((blocks / scale).abs()[..., None] - FP4).abs().amin(-1)
+            nearest = ((blocks / scale).abs()[..., None] - points).abs().amin(-1)
             fits.append(((found - blocks).abs() / scale - nearest).abs().amax(2) < 1e-4)
         assert torch.stack(fits).any(0).all(), name
 
