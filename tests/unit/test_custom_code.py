@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from hub import COMMIT, reach, serve
+from hub import COMMIT
 from huggingface_hub import constants, hf_api, hf_hub_download
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
@@ -162,7 +162,7 @@ def test_code_is_part_of_a_checkpoint(folder, tmp_path):
         models.load(other.parent)
 
 
-def test_code_of_the_hub_needs_a_commit(folder, tmp_path, monkeypatch):
+def test_code_of_the_hub_needs_a_commit(folder, tmp_path, hub, monkeypatch):
     for name in ("hub/people", "config", "out", "scratch"):
         (tmp_path / name).mkdir(parents=True)
     folder.rename(tmp_path / "hub/people/mine")
@@ -171,24 +171,22 @@ def test_code_of_the_hub_needs_a_commit(folder, tmp_path, monkeypatch):
             project.checkpoints(
                 tmp_path, "run", "people/mine", revisions, None, (), trusts_code=True
             )
-    with serve(tmp_path / "hub") as hub:
-        hub.branches.add("main")
-        reach(hub, tmp_path / "cache", monkeypatch)
-        monkeypatch.setattr(hf_api.api, "endpoint", hub.url)
-        with one_line("people/mine@main needs code of its own for mine; --trust-remote-code"):
-            project.checkpoints(tmp_path, "run", "people/mine", "main", None, (), trusts_code=False)
-        place = tmp_path, "run", "people/mine", COMMIT, None, ()
-        entry = Own(**project.checkpoints(*place, trusts_code=True))
-        assert sampled_checkpoints(entry) == [(COMMIT, None)]
-        locked = lock.read_lock(tmp_path / "config" / project.LOCK)["people/mine"][COMMIT]
-        assert {*CODE} < {file.name for file in locked.files}
-        point = local.trajectory.Checkpoint(COMMIT, None, None, None, "checkpoint")
-        out = tmp_path / "out"
-        revision = Revision(checkpoint=point, commit=COMMIT, files=locked.files)
-        settings = FetchSettings(repository="people/mine", revisions=(revision,), parameters=1)
-        fetch(Context("fetch", settings, {}, out, tmp_path / "scratch", Progress("fetch")))
-        assert models.load(out / COMMIT).config.model_type == "mine"
-        for file in locked.files:
-            hf_hub_download("people/mine", file.name, revision=COMMIT, cache_dir=tmp_path / "cache")
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-        assert Own(**project.checkpoints(*place, trusts_code=True)).model == entry.model
+    hub.branches.add("main")
+    monkeypatch.setattr(hf_api.api, "endpoint", hub.url)
+    with one_line("people/mine@main needs code of its own for mine; --trust-remote-code"):
+        project.checkpoints(tmp_path, "run", "people/mine", "main", None, (), trusts_code=False)
+    place = tmp_path, "run", "people/mine", COMMIT, None, ()
+    entry = Own(**project.checkpoints(*place, trusts_code=True))
+    assert sampled_checkpoints(entry) == [(COMMIT, None)]
+    locked = lock.read_lock(tmp_path / "config" / project.LOCK)["people/mine"][COMMIT]
+    assert {*CODE} < {file.name for file in locked.files}
+    point = local.trajectory.Checkpoint(COMMIT, None, None, None, "checkpoint")
+    out = tmp_path / "out"
+    revision = Revision(checkpoint=point, commit=COMMIT, files=locked.files)
+    settings = FetchSettings(repository="people/mine", revisions=(revision,), parameters=1)
+    fetch(Context("fetch", settings, {}, out, tmp_path / "scratch", Progress("fetch")))
+    assert models.load(out / COMMIT).config.model_type == "mine"
+    for file in locked.files:
+        hf_hub_download("people/mine", file.name, revision=COMMIT, cache_dir=tmp_path / "cache")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert Own(**project.checkpoints(*place, trusts_code=True)).model == entry.model

@@ -1,13 +1,11 @@
 """Public data sets: the tokens of their text, whatever interrupts, one way or another."""
 
-import gzip
 import json
 import os
 import subprocess
 import sys
 from itertools import islice
 
-import numpy as np
 import pandas as pd
 import pytest
 from datasets import load_dataset
@@ -47,24 +45,23 @@ def web(tmp_path_factory):
     configuration, Parquet without, and compressed JSON Lines; and one of many files."""
     root = tmp_path_factory.mktemp("web") / "datasets"
     edu, refined, c4 = (root / name for name in WEB)
-    for file in ("data/CC-MAIN-2013-20/000", *(f"sample/100BT/{n:03d}" for n in range(3))):
-        path = edu / f"{file}_00000.parquet"
+
+    def save(path, name, rows, **columns):
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [{"text": text(file, n), "id": n} for n in range(100)]
-        pd.DataFrame(rows).to_parquet(path, row_group_size=30)
+        frame = pd.DataFrame({"text": [text(name, row) for row in range(rows)], "id": 3})
+        frame = frame.rename(columns=columns)
+        if path.suffix == ".gz":
+            frame.to_json(path, orient="records", lines=True)
+        else:
+            frame.to_parquet(path, row_group_size=30)
+
+    for file in ("data/CC-MAIN-2013-20/000", *(f"sample/100BT/{n:03d}" for n in range(3))):
+        save(edu / f"{file}_00000.parquet", file, 100)
     (edu / "README.md").write_text(CARD)
-    (refined / "data").mkdir(parents=True)
     for n in range(2):
-        rows = [{"content": text(f"web {n}", row), "url": "u"} for row in range(90)]
-        path = refined / "data" / f"train-0000{n}-of-00002-abc.parquet"
-        pd.DataFrame(rows).to_parquet(path)
-    (c4 / "en").mkdir(parents=True)
+        save(refined / f"data/train-0000{n}-of-00002-abc.parquet", f"web {n}", 90, text="content")
     for n in range(6):
-        with gzip.open(c4 / "en" / f"c4-train.{n:05d}-of-01024.json.gz", "wt") as file:
-            file.writelines(
-                json.dumps({"text": text(f"c4 {n}", row), "timestamp": None}) + "\n"
-                for row in range(80)
-            )
+        save(c4 / f"en/c4-train.{n:05d}-of-01024.json.gz", f"c4 {n}", 80)
     return root
 
 
@@ -123,29 +120,23 @@ def test_tokens_are_those_of_load_dataset_and_transformers(web, tokenizer, tmp_p
 
 
 def test_tokens_above_65535_are_kept(tmp_path):
-    """As many as Llama 3 has, here whole words, its special tokens above them."""
-    encoder = Tokenizer(WordLevel({f"w{n}": n for n in range(128_000)}))
+    """As Llama 3 has them, its special ones above the others."""
+    ids, folder = [0, 65_535, 65_536, 127_999], tmp_path / "data"
+    encoder = Tokenizer(WordLevel({**{f"w{n}": n for n in ids}, END: 128_000}))
     encoder.pre_tokenizer = WhitespaceSplit()
     encoder.add_special_tokens([END])
     fast = PreTrainedTokenizerFast(tokenizer_object=encoder, eos_token=END, bos_token=END)
-    fast.save_pretrained(wide := tmp_path / "wide")
-    drawn = np.random.default_rng(0).integers(0, 128_000, (300, 8))
-    lines = [" ".join(f"w{n}" for n in row) for row in drawn]
-    folder = tmp_path / "data"
+    fast.save_pretrained(tmp_path / "wide")
     folder.mkdir()
-    pd.DataFrame({"content": lines}).to_parquet(folder / "part.parquet")
-    source = {"path": str(folder), "field": "content"}
-    sources = {f"{name}_from": source for name in SPLITS}
-    asked = config(None, wide, COMMIT, vocabulary=128256, **sources, train=900)
+    rows = [" ".join(f"w{n}" for n in ids)] * 500
+    pd.DataFrame({"content": rows}).to_parquet(folder / "part.parquet")
+    sources = {f"{name}_from": {"path": str(folder), "field": "content"} for name in SPLITS}
+    asked = config(None, tmp_path / "wide", COMMIT, vocabulary=128256, **sources, train=900)
     found = Workspace(tmp_path, None).build(job(asked))
     assert found.facts["dtype"] == "uint32"
     for name in SPLITS:
-        assert found.files[f"{name}.bin"]["size"] == 4 * getattr(asked, name)
-    tokenizer = AutoTokenizer.from_pretrained(found.subfolder("tokenizer"))
-    by_hand = [token for line in lines for token in [*tokenizer.encode(line), 128_000]]
-    assert max(by_hand[:900]) == 128_000 == tokenizer.eos_token_id
-    assert sum(65535 < token < 128_000 for token in by_hand[:900]) > 20
-    assert tokens.read_split(found, "train").tolist() == by_hand[:900]
+        every = [*ids, 128_000] if name == "train" else ids
+        assert tokens.read_split(found, name).tolist() == (every * 500)[: getattr(asked, name)]
 
 
 @pytest.fixture

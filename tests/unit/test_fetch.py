@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hub import COMMIT, reach, serve
+from hub import COMMIT
 from huggingface_hub import constants, hf_hub_download
 from ptq_dynamics import models
 from ptq_dynamics.engine.job import Job
@@ -47,17 +47,13 @@ def saved(model, corpus, tmp_path_factory):
 
 
 @pytest.fixture
-def hub(saved, tmp_path, monkeypatch):
-    """A hub that has the model among other files, and this process, which takes it for the real
-    one."""
-    folder = tmp_path / "hub" / NAME
-    shutil.copytree(saved, folder)
+def hub(hub, saved):
+    """A hub that has the model among other files."""
+    folder = shutil.copytree(saved, hub.root / NAME)
     for name, text in OTHERS.items():
         (folder / name).write_text(text)
-    with serve(tmp_path / "hub") as found:
-        found.branches.add(BRANCH)
-        reach(found, tmp_path / "cache", monkeypatch)
-        yield found
+    hub.branches.add(BRANCH)
+    return hub
 
 
 def revision(**changes):
@@ -234,14 +230,11 @@ def test_a_pickle_of_more_than_tensors_is_refused(pickled, tmp_path, content, ca
     assert not trap.exists()
 
 
-# As in allenai/OLMo-7B; the second half of `ff_proj` is the gate.
+# What is read of that in allenai/OLMo-7B; the second half of `ff_proj` is the gate.
 OLMO = {
-    **{"activation_type": "swiglu", "alibi": False, "attention_layer_norm": False},
-    **{"block_type": "sequential", "clip_qkv": None, "d_model": 32, "embedding_size": 304},
-    **{"include_bias": False, "layer_norm_type": "default", "layer_norm_with_affine": False},
-    **{"max_sequence_length": 64, "mlp_hidden_size": None, "mlp_ratio": 4, "model_type": "hf_olmo"},
-    **{"multi_query_attention": False, "n_heads": 4, "n_layers": 2, "rope": True},
-    **{"vocab_size": 300, "weight_tying": True},
+    **{"model_type": "hf_olmo", "d_model": 32, "n_layers": 2, "n_heads": 4, "clip_qkv": None},
+    **{"mlp_hidden_size": None, "mlp_ratio": 4, "max_sequence_length": 64, "rope": True},
+    **{"vocab_size": 300, "embedding_size": 304, "weight_tying": True},
 }
 TOGETHER = {
     "att_proj": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hub import COMMIT, reach, serve
+from hub import COMMIT
 from huggingface_hub import constants, hf_hub_download
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import lock
@@ -26,18 +26,15 @@ TAKEN = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer.model"
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """Two repositories, one with pickles only, which this process takes for those of the hub."""
+def hub(hub):
+    """A hub with two repositories, one with pickles only."""
     for name in (NAME, OTHER):
-        folder = tmp_path / "hub" / name
-        folder.mkdir(parents=True)
+        (folder := hub.root / name).mkdir(parents=True)
         for file, text in FILES.items():
             if name == NAME or not file.endswith((".safetensors", ".model")):
                 (folder / file).write_text(text)
-    with serve(tmp_path / "hub") as found:
-        found.branches |= {"main", "step-1", "stage1/step-2"}
-        reach(found, tmp_path / "cache", monkeypatch)
-        yield found
+    hub.branches |= {"main", "step-1", "stage1/step-2"}
+    return hub
 
 
 WANTED = [lock.Wanted(NAME, "main"), lock.Wanted(NAME, "step-1"), lock.Wanted(OTHER, "main")]

@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits, tokens
@@ -71,18 +69,6 @@ def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path):
     assert list(texts(tmp_path, "a.txt").documents(joined)) == [LINE, LINE]
 
 
-@given(st.lists(st.integers(0, 9), max_size=20), st.tuples(*[st.integers(0, 30)] * 3))
-def test_each_split_begins_where_the_last_one_ends(lengths, sizes):
-    tokens = np.arange(sum(lengths))
-    documents = np.split(tokens, np.cumsum(lengths))
-    parts = splits.cut(documents, dict(zip(splits.HELD_OUT, sizes, strict=True)))
-    held = [sum(map(len, part)) for part in parts.values()]
-    flat = [int(token) for token in chain.from_iterable(chain(*parts.values()))]
-    assert flat == tokens[: sum(held)].tolist()
-    ends = np.minimum(np.cumsum(sizes), len(tokens))
-    assert held == np.diff(ends, prepend=0).tolist()
-
-
 def written(folder, tokenizer, text, **options):
     """Write a corpus of text by the tokenizer of a checkpoint; its facts."""
     tokenizer.save_pretrained(folder / "checkpoint/a")
@@ -133,7 +119,8 @@ def test_chats_are_text_by_the_template_of_the_tokenizer(tmp_path, kind):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours, chat_template=TEMPLATE)
     written(tmp_path, tokenizer, source, validation=100, calibration=50)
     ids = ours.encode("<user>Yes?<assistant>Well, no.").ids
-    assert read(tmp_path, "validation") == (ids * 9)[:100]
+    found = [*read(tmp_path, "validation"), *read(tmp_path, "calibration")]
+    assert found == (ids * 20)[:150] and 100 % len(ids), "or splits would begin with documents"
     for template, words in ((None, "chat_template"), (STRICT, "only users")):
         (folder := tmp_path / words).mkdir()
         tokenizer.chat_template = template

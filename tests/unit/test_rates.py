@@ -145,15 +145,11 @@ def test_a_step_of_the_hub_follows_that_word_and_occurs_once():
 
 def test_a_scheduler_that_could_run_code_is_not_read(tmp_path):
     """Nor one that is cut off. Rates as tensors, and in torch's old format, are read."""
-    (tmp_path / "checkpoint-5").mkdir()
-    path = tmp_path / "checkpoint-5/scheduler.pt"
-    torch.save({"_last_lr": [Path()]}, path)
-    assert own_rates.scheduled(path.parent) is None
-    torch.save({"_last_lr": [1e-3]}, path)
-    assert own_rates.scheduled(path.parent) == 1e-3
-    torch.save({"_last_lr": [torch.tensor(0.5)]}, path)
-    assert own_rates.scheduled(path.parent) == 0.5
+    path = tmp_path / "scheduler.pt"
+    for rate, known in ((Path(), None), (1e-3, 1e-3), (torch.tensor(0.5), 0.5)):
+        torch.save({"_last_lr": [rate]}, path)
+        assert own_rates.scheduled(tmp_path) == known
     torch.save({"_last_lr": [0.5]}, path, _use_new_zipfile_serialization=False)
-    assert own_rates.scheduled(path.parent) == 0.5
+    assert own_rates.scheduled(tmp_path) == 0.5
     path.write_bytes(path.read_bytes()[:-100])
-    assert own_rates.scheduled(path.parent) is None
+    assert own_rates.scheduled(tmp_path) is None
