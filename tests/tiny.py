@@ -29,6 +29,14 @@ def save(folder, kind="Llama", seed=0, size="1GB", **options):
     return folder
 
 
+def uneven(model):
+    """The model with rows of unequal size, as a trained one has them."""
+    for parameter in model.parameters():
+        rows = [len(parameter), *[1] * (parameter.ndim - 1)]
+        parameter.data = torch.randn_like(parameter) * torch.rand(rows)
+    return model
+
+
 def edit(path, **changes):
     """Change entries of a JSON file, which may be missing."""
     content = json.loads(path.read_text()) if path.is_file() else {}

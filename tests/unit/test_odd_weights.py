@@ -13,7 +13,7 @@ from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original as originals
 from safetensors.torch import load_file, save_file
 from support import one_line
-from tiny import TEXT, create
+from tiny import TEXT, create, uneven
 from transformers import BitsAndBytesConfig
 
 pytestmark = pytest.mark.slow
@@ -36,11 +36,7 @@ DTYPES = ("bfloat16", "float16", "mixed")
 def checkpoint(folder, shape, dtype):
     """A checkpoint whose first block is in bfloat16 and all else in float32, where `mixed`."""
     width, inner = SHAPES[shape]
-    model = create("GPTNeoX", 1, hidden_size=width, intermediate_size=inner)
-    for parameter in model.parameters():
-        parameter.data = torch.randn_like(parameter) * torch.rand(len(parameter)).view(
-            -1, *[1] * (parameter.ndim - 1)
-        )
+    model = uneven(create("GPTNeoX", 1, hidden_size=width, intermediate_size=inner))
     model.to(getattr(torch, "float32" if dtype == "mixed" else dtype)).save_pretrained(folder)
     if dtype == "mixed":
         tensors = models.load(folder, torch.float32).state_dict()

@@ -14,7 +14,7 @@ from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from reference import TIES, block_inputs, compare, grid_steps, nearest
 from support import GPTQ
-from tiny import create
+from tiny import create, uneven
 
 
 @pytest.fixture(scope="module")
@@ -137,20 +137,6 @@ AWQ = Awq(method="awq", bits=4, group_size=GROUP, symmetric=True, duo_scaling=Tr
 LLAMA = {f"{each}_proj" for each in ("q", "k", "v", "o", "gate", "up", "down")}
 
 
-def roughen(model):
-    """Give a fresh model the unequal channels, biases and outliers of a trained one."""
-    generator = torch.Generator().manual_seed(7)
-    for name, parameter in model.named_parameters():
-        noise = torch.randn(parameter.shape, generator=generator)
-        if "norm" in name and name.endswith("weight"):
-            parameter.data = noise.exp()
-        elif name.endswith("bias"):
-            parameter.data = 0.1 * noise
-        else:
-            parameter.data = 0.1 * noise * (0.5 * noise.flip(0)).exp()
-    return model
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "symmetric", "layers"),
@@ -161,7 +147,7 @@ def roughen(model):
     ],
 )
 def test_awq_scaled_back_is_the_librarys_model_on_its_grid(kind, symmetric, layers, tmp_path):
-    roughen(create(kind, **SHAPE)).save_pretrained(tmp_path)
+    uneven(create(kind, **SHAPE)).save_pretrained(tmp_path)
     # Some tokens are frequent.
     text = (torch.rand(64, 32, generator=torch.manual_seed(3)) ** 2 * 96).long()
     model, original = models.load(tmp_path), models.load(tmp_path)
