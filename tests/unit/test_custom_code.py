@@ -26,6 +26,7 @@ from ptq_dynamics.trajectories.weights import Weights
 from safetensors.torch import save_file
 from support import GPTQ, one_line
 from tiny import edit, linked
+from torch import nn
 from transformers import AutoModelForCausalLM
 
 CODE = {
@@ -68,13 +69,6 @@ class Mine(PreTrainedModel):
 }
 AUTO = {"AutoConfig": "modeling_mine.MineConfig", "AutoModelForCausalLM": "modeling_mine.Mine"}
 CONFIG = {"model_type": "mine", "architectures": ["Mine"], "vocab_size": 96, "width": 32}
-SHAPES = {
-    f"blocks.{n}.{part}.weight": s
-    for n in (0, 1)
-    for part, s in (("up", (64, 32)), ("down", (32, 64)))
-}
-SHAPES |= {name.replace("weight", "bias"): shape[:1] for name, shape in SHAPES.items()}
-SHAPES |= {"embedding.weight": (96, 32), "head.weight": (96, 32), "head.bias": (96,)}
 
 
 @pytest.fixture
@@ -86,8 +80,10 @@ def folder(tmp_path):
     (folder / "config.json").write_text(json.dumps({**CONFIG, "auto_map": AUTO}))
     (folder / "tokenizer.json").write_text("{}")
     torch.manual_seed(0)
-    weights = {name: torch.randn(shape) / 4 for name, shape in SHAPES.items()}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    up_down = [nn.ModuleDict({"up": nn.Linear(32, 64), "down": nn.Linear(64, 32)}) for _ in "ab"]
+    parts = {"embedding": nn.Embedding(96, 32), "blocks": nn.ModuleList(up_down)}
+    state = nn.ModuleDict({**parts, "head": nn.Linear(32, 96)}).state_dict()
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 
