@@ -11,9 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import pytest
-from huggingface_hub import constants
-
+COMMIT = "0123456789abcdef" * 2 + "01234567"
 # Suffixes of what lies in large file storage, which knows files by their sha256.
 LARGE = {".safetensors", ".bin", ".parquet", ".gz"}
 
@@ -27,7 +25,7 @@ class Hub:
     lists neither sizes nor digests."""
 
     root: Path
-    commit: str
+    commit: str = COMMIT
     url: str = ""
     branches: set[str] = field(default_factory=set)
     dropped: dict[str, set[int]] = field(default_factory=dict)
@@ -40,9 +38,9 @@ class Hub:
 
 
 @contextmanager
-def serve(root: Path, commit: str) -> Iterator[Hub]:
+def serve(root: Path) -> Iterator[Hub]:
     """A hub that serves while the block runs."""
-    hub = Hub(root, commit)
+    hub = Hub(root)
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
@@ -54,18 +52,6 @@ def serve(root: Path, commit: str) -> Iterator[Hub]:
         hub.release.set()
         server.shutdown()
         server.server_close()
-
-
-def reach(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process take a hub for the real one, as a process with its URL in HF_ENDPOINT
-    does."""
-    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + template)
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(cache / "token"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.delenv("HF_TOKEN", raising=False)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -102,11 +88,10 @@ class _Handler(BaseHTTPRequestHandler):
             branches = [{"name": each, "ref": f"refs/heads/{each}"} for each in self.hub.branches]
             about = [{**each, "targetCommit": self.hub.commit} for each in branches]
             self._send(200, {"branches": about, "converts": [], "tags": []})
-        elif rest[:1] == ["tree"]:
-            self._send(200, [_entry(path, folder) for path in sorted(folder.rglob("*"))])
-        elif rest[:1] == ["paths-info"]:
-            paths = [folder / path for path in sent["paths"]]
-            self._send(200, [_entry(path, folder) for path in paths if path.exists()])
+        elif rest[:1] in (["tree"], ["paths-info"]):
+            asked = (folder / path for path in sent.get("paths", ()))
+            paths = sorted(folder.rglob("*")) if rest[0] == "tree" else filter(Path.exists, asked)
+            self._send(200, [_entry(path, folder) for path in paths])
         else:
             full = "blobs" in urlsplit(self.path).query and not self.hub.sizeless
             siblings = [_sibling(path, folder, full) for path in folder.rglob("*.*")]

@@ -4,15 +4,18 @@ import base64
 import hashlib
 import importlib
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import torch
+from hub import Hub, serve
+from huggingface_hub import constants
 from ptq_dynamics import cli
 from ptq_dynamics.engine.manifest import Manifest
 from support import Workspace, plan, tiny_config
-from transformers import LlamaConfig, LlamaForCausalLM
+from tiny import create
+from transformers import LlamaForCausalLM
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -75,10 +78,7 @@ def gptq(workspace: Workspace, trunk: Manifest) -> Manifest:
 @pytest.fixture(scope="session")
 def model() -> LlamaForCausalLM:
     """A model in float32 whose weights bfloat16 holds."""
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 2, "max_position_embeddings": 16}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=300, **shape, **heads)).eval()
+    model: LlamaForCausalLM = create(vocab_size=300)
     with torch.no_grad():
         for weight in model.parameters():
             weight.copy_(weight.bfloat16())
@@ -108,6 +108,20 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
         return tmp_path
 
     return do
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub that this process takes for the real one, as one with its URL in HF_ENDPOINT does."""
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
+    with serve(tmp_path / "hub") as found:
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", found.url + template)
+        monkeypatch.setattr(constants, "ENDPOINT", found.url)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "cache/token"))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        yield found
 
 
 @pytest.fixture

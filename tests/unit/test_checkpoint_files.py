@@ -9,33 +9,20 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.checkpoints import weight_files
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import folders
 from ptq_dynamics.quantize import storage
-from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.trajectories.average import write_mean
 from ptq_dynamics.trajectories.weights import Weights
 from safetensors.torch import load_file, save_file
-from support import one_line
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from support import GPTQ, one_line
+from tiny import TEXT, edit, save
+from transformers import AutoModelForCausalLM
 
 INDEX = "model.safetensors.index.json"
-SHAPE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-SHAPE |= {"num_attention_heads": 4, "max_position_embeddings": 64}
 GRID = {"bits": 4, "group_size": 16}
-GPTQ = Gptq(
-    **GRID, method="gptq", symmetric=True, activation_order="static", damping=0.05, block_size=128
-)
 LAYER = "model.layers.0.mlp.up_proj"
-
-
-def save(folder, seed=0, size="1GB", **options):
-    torch.manual_seed(seed)
-    made = LlamaForCausalLM(LlamaConfig(**SHAPE, **options)).eval()
-    made.save_pretrained(folder, max_shard_size=size)
-    return folder
 
 
 def theirs(folder):
@@ -46,7 +33,10 @@ def theirs(folder):
 def left(tmp_path_factory):
     """A checkpoint in few shards beside those of an earlier save in more shards; and it alone."""
     root = tmp_path_factory.mktemp("left")
-    alone, folder = save(root / "alone", 1, "40KB"), save(root / "left", 2, "20KB")
+    alone, folder = (
+        save(root / "alone", seed=1, size="40KB"),
+        save(root / "left", seed=2, size="20KB"),
+    )
     shards = [len(list(each.glob("*.safetensors"))) for each in (alone, folder)]
     assert 1 < shards[0] < shards[1]
     shutil.copytree(alone, folder, dirs_exist_ok=True)
@@ -54,53 +44,39 @@ def left(tmp_path_factory):
     return folder, alone
 
 
-@pytest.fixture(scope="module")
-def text():
-    tokens = torch.randint(0, 96, (8, 32), generator=torch.Generator().manual_seed(1))
-    return Calibration(tokens, 4)
-
-
-def test_only_the_files_of_the_index_count(left):
+@pytest.mark.parametrize("single", [False, True])
+def test_only_the_files_that_transformers_reads_count(left, tmp_path, single):
     folder, alone = left
-    names = [path.name for path in weight_files(alone)]
-    assert [path.name for path in weight_files(folder)] == names
+    if single:  # A file comes before an index, whose shards are then left over.
+        folder, alone = shutil.copytree(alone, tmp_path / "both"), save(tmp_path / "one", seed=4)
+        shutil.copy(alone / "model.safetensors", folder)
+    assert [path.name for path in weight_files(folder)] == [p.name for p in weight_files(alone)]
     one, other = map(folders.files_of, (folder, alone))
     assert [each.name for each in one] == [each.name for each in other]
-    weights, state = Weights(folder), theirs(folder).state_dict()
-    found = weights.tensors(state)
+    state = theirs(folder).state_dict()
+    found = Weights(folder).tensors(state)
     assert all(torch.equal(found[name], value) for name, value in state.items())
 
 
-@pytest.mark.parametrize("kind", [Rtn(method="rtn", **GRID), GPTQ], ids=lambda kind: kind.method)
-def test_quantized_weights_are_those_of_what_transformers_reads(left, text, tmp_path, kind):
+@pytest.mark.parametrize(
+    "kind", [Rtn(method="rtn", **GRID), Gptq(**GPTQ | GRID)], ids=lambda kind: kind.method
+)
+def test_quantized_weights_are_those_of_what_transformers_reads(left, tmp_path, kind):
     folder, alone = left
     packed = []
     for source in (folder, alone):
         packed.append(tmp_path / source.name)
-        made = kind.quantize(source, text)
+        made = kind.quantize(source, TEXT)
         made.save(source, packed[-1])
     ours, reference = (theirs(each).state_dict() for each in packed)
     assert all(torch.equal(ours[name], value) for name, value in reference.items())
-    losses = [models.block_losses(models.load(each), text.tokens, 8) for each in packed]
+    losses = [models.block_losses(models.load(each), TEXT.tokens, 8) for each in packed]
     assert torch.equal(*losses)
     before = storage.original(folder, models.load(folder))[LAYER].cpu()
     assert torch.equal(before, theirs(folder).state_dict()[f"{LAYER}.weight"])
     # A packed checkpoint with shards of another one beside is read by its index as well.
     shutil.copy(next(folder.glob("*-of-*")), packed[0] / "model-00009-of-00009.safetensors")
-    assert torch.equal(models.block_losses(models.load(packed[0]), text.tokens, 8), losses[0])
-
-
-def test_one_file_comes_before_an_index(left, tmp_path):
-    """As in transformers; the index and its shards are then left over."""
-    folder = tmp_path / "both"
-    shutil.copytree(left[1], folder)
-    shutil.copy(save(tmp_path / "one", 4) / "model.safetensors", folder)
-    assert [path.name for path in weight_files(folder)] == ["model.safetensors"]
-    assert {"model.safetensors"} == {
-        each.name for each in folders.files_of(folder) if each.name.startswith("model")
-    }
-    state = theirs(folder).state_dict()
-    assert torch.equal(Weights(folder).tensors(state)[f"{LAYER}.weight"], state[f"{LAYER}.weight"])
+    assert torch.equal(models.block_losses(models.load(packed[0]), TEXT.tokens, 8), losses[0])
 
 
 BROKEN = [
@@ -127,11 +103,6 @@ def test_weights_with_an_adapter_beside_them_are_refused(tmp_path):
 
 
 # Weights that are quantized already
-
-
-def edit(path, **changes):
-    content = json.loads(path.read_text()) if path.is_file() else {}
-    path.write_text(json.dumps(content | changes))
 
 
 def int8(**about):
@@ -193,16 +164,14 @@ def test_masks_and_positions_are_no_codes(tmp_path):
     ],
 )
 def test_members_of_a_mean_with_other_configurations_are_named(tmp_path, options, words):
-    one, two = save(tmp_path / "1"), tmp_path / "2"
-    config = LlamaConfig(**{**SHAPE, **options})
-    LlamaForCausalLM(config).save_pretrained(two)
+    one, two = save(tmp_path / "1"), save(tmp_path / "2", **options)
     with one_line(f"config.json of {one} and {two} differs: ", words):
         write_mean(tmp_path / "mean", [one, two], [1.0, 1.0])
     assert not (tmp_path / "mean").exists()
 
 
 def test_what_does_not_change_losses_may_differ(tmp_path):
-    one, two = save(tmp_path / "1"), save(tmp_path / "2", 1)
+    one, two = save(tmp_path / "1"), save(tmp_path / "2", seed=1)
     changes = {"transformers_version": "4.40.0", "use_cache": False, "attention_dropout": 0.1}
     edit(one / "config.json", eos_token_id=7, torch_dtype="float32", **changes)
     # As transformers 4 wrote what 5 writes in another place.
@@ -216,59 +185,37 @@ def test_what_does_not_change_losses_may_differ(tmp_path):
 # Final models
 
 
-def final(folder, seed, **state):
-    save(folder, seed)
-    if state:
-        (folder / "trainer_state.json").write_text(json.dumps(state))
-
-
 FINALS = [
     (".", {"global_step": 7}, 7, None),
     (".", {"log_history": [{"loss": 1.0}, {"step": 7.0}, None, {"step": "8"}]}, 7, None),
     ("checkpoint-final", {}, 6, "no file has its step; to measure it, move it to"),
     ("best", {"global_step": 7}, 6, "its name has no step; to measure it, move it to"),
     (".", {"global_step": 6}, 6, "checkpoint-6 has its step, but other weights"),
+    ("tmp-checkpoint-9", {"global_step": 9}, 6, "its name is that of an interrupted save"),
+    ("tmp-final", {"global_step": 9}, 6, "its name is that of an interrupted save"),
 ]
 
 
 @pytest.mark.parametrize(("place", "state", "last", "words"), FINALS)
 def test_a_final_model_is_measured_at_its_step_or_named(tmp_path, place, state, last, words):
     for step in (3, 6):
-        save(tmp_path / f"checkpoint-{step}", step)
-    final(tmp_path / place, 7, **state)
+        save(tmp_path / f"checkpoint-{step}", seed=step)
+    edit(save(tmp_path / place, seed=7) / "trainer_state.json", **state)
     pattern = re.compile(r"checkpoint-(\d+)$")
     assert [*folders.checkpoints(tmp_path, pattern).values()] == [3, *{6, last}]
     lines = folders.unmeasured(tmp_path, pattern)
     assert len(lines) == bool(words)
-    assert all(f"{tmp_path / place} is left out" in line and words in line for line in lines)
+    assert all(f"{tmp_path / place} is left out: {words}" in line for line in lines)
 
 
-@pytest.mark.parametrize("name", ["tmp-checkpoint-9", "tmp-final"])
-def test_an_interrupted_save_is_no_checkpoint(tmp_path, name):
-    save(tmp_path / "checkpoint-6", 6)
-    final(tmp_path / name, 9, global_step=9)
-    pattern = re.compile(r"checkpoint-(\d+)$")
-    assert [*folders.checkpoints(tmp_path, pattern).values()] == [6]
-    (line,) = folders.unmeasured(tmp_path, pattern)
-    assert line.startswith(f"{tmp_path / name} is left out: its name is that of an interrupted")
-
-
-STATES = [
-    ("[1]", Problem),
-    (json.dumps({"log_history": None, "global_step": None}), []),
-    (json.dumps({"log_history": [{"learning_rate": 1.0}, 3, {"step": float("nan")}]}), []),
-    (json.dumps({"log_history": [{"step": 4, "learning_rate": "a"}]}), [(4, None)]),
-    (json.dumps({"log_history": [{"step": 4, "learning_rate": 0}, {"step": True}]}), [(4, 0.0)]),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), STATES)
-def test_a_trainer_state_of_any_content_is_read_or_refused(tmp_path, text, expected):
-    (tmp_path / "trainer_state.json").write_text(text)
-    if expected is Problem:
-        with one_line("trainer_state.json is not a JSON object"):
-            folders.state(tmp_path)
-        return
-    found = folders.state(tmp_path)
-    assert found.log == expected
-    assert found.step is None and found.tokens is None
+def test_a_trainer_state_of_any_content_is_read_or_refused(tmp_path):
+    (path := tmp_path / "trainer_state.json").write_text("[1]")
+    with one_line("trainer_state.json is not a JSON object"):
+        folders.state(tmp_path)
+    logged = [{"learning_rate": 1.0}, 3, {"step": float("nan")}, {"step": True}]
+    logged += [{"step": 4, "learning_rate": "a"}, {"step": 5, "learning_rate": 0}]
+    for log, known in ((None, []), (logged, [(4, None), (5, 0.0)])):
+        path.write_text(json.dumps({"log_history": log, "global_step": None}))
+        found = folders.state(tmp_path)
+        assert found.log == known
+        assert found.step is None and found.tokens is None

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from hub import reach, serve
+from hub import COMMIT
 from huggingface_hub import constants, hf_api, hf_hub_download
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
@@ -24,16 +24,12 @@ from ptq_dynamics.trajectories.fetch import run as fetch
 from ptq_dynamics.trajectories.ingredients import require_one_model
 from ptq_dynamics.trajectories.weights import Weights
 from safetensors.torch import save_file
-from support import one_line
+from support import GPTQ, one_line
+from tiny import edit, linked
+from torch import nn
 from transformers import AutoModelForCausalLM
 
 CODE = {
-    "configuration_mine.py": """
-from transformers import PreTrainedConfig
-
-class MineConfig(PreTrainedConfig):
-    model_type = "mine"
-""",
     "layers_mine.py": """
 from torch import nn
 
@@ -47,10 +43,12 @@ class Block(nn.Module):
 """,
     "modeling_mine.py": """
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
-from .configuration_mine import MineConfig
 from .layers_mine import Block
+
+class MineConfig(PreTrainedConfig):
+    model_type = "mine"
 
 class Mine(PreTrainedModel):
     config_class = MineConfig
@@ -69,16 +67,8 @@ class Mine(PreTrainedModel):
         return CausalLMOutput(logits=self.head(x))
 """,
 }
-AUTO = {"AutoConfig": "configuration_mine.MineConfig", "AutoModelForCausalLM": "modeling_mine.Mine"}
+AUTO = {"AutoConfig": "modeling_mine.MineConfig", "AutoModelForCausalLM": "modeling_mine.Mine"}
 CONFIG = {"model_type": "mine", "architectures": ["Mine"], "vocab_size": 96, "width": 32}
-SHAPES = {
-    f"blocks.{n}.{part}.weight": s
-    for n in (0, 1)
-    for part, s in (("up", (64, 32)), ("down", (32, 64)))
-}
-SHAPES |= {name.replace("weight", "bias"): shape[:1] for name, shape in SHAPES.items()}
-SHAPES |= {"embedding.weight": (96, 32), "head.weight": (96, 32), "head.bias": (96,)}
-COMMIT = "0123456789abcdef" * 2 + "01234567"
 
 
 @pytest.fixture
@@ -90,8 +80,10 @@ def folder(tmp_path):
     (folder / "config.json").write_text(json.dumps({**CONFIG, "auto_map": AUTO}))
     (folder / "tokenizer.json").write_text("{}")
     torch.manual_seed(0)
-    weights = {name: torch.randn(shape) / 4 for name, shape in SHAPES.items()}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    up_down = [nn.ModuleDict({"up": nn.Linear(32, 64), "down": nn.Linear(64, 32)}) for _ in "ab"]
+    parts = {"embedding": nn.Embedding(96, 32), "blocks": nn.ModuleList(up_down)}
+    state = nn.ModuleDict({**parts, "head": nn.Linear(32, 96)}).state_dict()
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 
@@ -105,38 +97,28 @@ def refused(folder, words, *, trusts=True):
         without_defects(entry, entry.checkpoints, [])
 
 
-def linked(folder, out):
-    """The checkpoint in the result of the job that links it."""
-    point = local.trajectory.Checkpoint("step-1", 1, None, None, "stable")
-    files = folders.files_of(folder, has_code=True)
-    settings = local.LocalSettings(
-        str(folder.parent), (local.LocalCheckpoint(point, folder.name, files),), (), 1
-    )
-    out.mkdir()
-    local.run(Context("local", settings, {}, out, out, Progress("local")))
-    return out / "step-1"
-
-
 def test_code_runs_only_where_it_is_trusted_and_complete(folder):
     refused(folder, "needs code of its own for mine; --trust-remote-code", trusts=False)
     entry = own(folder)
     assert without_defects(entry, entry.checkpoints, []) == (entry.checkpoints, [])
     plain = folders.files_of(folder)
     assert not [file for file in plain if file.name.endswith(".py")]
-    code = (folder / "modeling_mine.py").rename(folder / "other.py")
+    code, other = folder / "modeling_mine.py", folder / "other.py"
+    code.rename(other)
     refused(folder, "lacks modeling_mine.py, which auto_map names")
-    (folder / "other.py").rename(code)
+    other.rename(code)
     for auto, words in (
         ({**AUTO, "AutoModelForCausalLM": "a/b--modeling_mine.Mine"}, "names code of another rep"),
         ({"AutoConfig": AUTO["AutoConfig"]}, "has no AutoModelForCausalLM in the auto_map"),
         ({}, "has the type mine, which transformers "),
     ):
-        (folder / "config.json").write_text(json.dumps({**CONFIG, "auto_map": auto}))
+        edit(folder / "config.json", auto_map=auto)
         refused(folder, words)
 
 
 def test_losses_are_those_of_the_code_and_weights_are_rounded(folder, tmp_path):
-    place, tokens = linked(folder, tmp_path / "out"), torch.randint(96, (64, 17))
+    place = linked(folder, tmp_path / "out", has_code=True)
+    tokens = torch.randint(96, (64, 17))
     theirs = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
     with torch.no_grad():
         logits = theirs(tokens[:, :-1]).logits
@@ -144,16 +126,8 @@ def test_losses_are_those_of_the_code_and_weights_are_rounded(folder, tmp_path):
     losses = models.block_losses(models.load(place, torch.float32), tokens, 64)
     assert float(losses.mean()) == pytest.approx(float(expected), abs=1e-6)
     calibration = Calibration(tokens, 16)
-    gptq = Gptq(
-        method="gptq",
-        bits=8,
-        group_size=32,
-        symmetric=True,
-        activation_order=None,
-        damping=0.01,
-        block_size=128,
-    )
-    for method in (Rtn(method="rtn", bits=8, group_size=32), gptq):
+    grid = {"bits": 8, "group_size": 32}
+    for method in (Rtn(method="rtn", **grid), Gptq(**GPTQ | grid)):
         method.quantize(place, calibration).save(place, target := tmp_path / method.method)
         quantized = models.load(target).state_dict()
         for name, weight in theirs.state_dict().items():
@@ -168,14 +142,14 @@ def test_losses_are_those_of_the_code_and_weights_are_rounded(folder, tmp_path):
 
 def test_code_is_part_of_a_checkpoint(folder, tmp_path):
     """Another code makes other results, and no mean with the first."""
-    first, files = linked(folder, tmp_path / "one"), folders.files_of
+    first, files = linked(folder, tmp_path / "one", has_code=True), folders.files_of
     before = files(folder, has_code=True)
     first_code = CODE["layers_mine.py"]
-    (first / "layers_mine.py").unlink()
+    (first / "layers_mine.py").unlink()  # a link
     (first / "layers_mine.py").write_text(first_code)
     (folder / "layers_mine.py").write_text(first_code.replace("tanh", "sinh"))
     assert files(folder, has_code=True) != before and files(folder)
-    second = linked(folder, tmp_path / "other")
+    second = linked(folder, tmp_path / "other", has_code=True)
     with pytest.raises(Problem, match=r"code of .* differs: layers_mine.py"):
         require_one_model(Weights(first), Weights(second))
     # transformers keeps the classes of a folder that a process has loaded, by its last name.
@@ -184,7 +158,7 @@ def test_code_is_part_of_a_checkpoint(folder, tmp_path):
         models.load(other.parent)
 
 
-def test_code_of_the_hub_needs_a_commit(folder, tmp_path, monkeypatch):
+def test_code_of_the_hub_needs_a_commit(folder, tmp_path, hub, monkeypatch):
     for name in ("hub/people", "config", "out", "scratch"):
         (tmp_path / name).mkdir(parents=True)
     folder.rename(tmp_path / "hub/people/mine")
@@ -192,24 +166,22 @@ def test_code_of_the_hub_needs_a_commit(folder, tmp_path, monkeypatch):
     for revisions in ("main", "*", COMMIT[:12]):
         with one_line("--trust-remote-code needs a folder, or a commit of people/mine"):
             project.checkpoints("run", "people/mine", revisions, None, (), trusts_code=True)
-    with serve(tmp_path / "hub", COMMIT) as hub:
-        hub.branches.add("main")
-        reach(hub, tmp_path / "cache", monkeypatch)
-        monkeypatch.setattr(hf_api.api, "endpoint", hub.url)
-        with one_line("people/mine@main needs code of its own for mine; --trust-remote-code"):
-            project.checkpoints("run", "people/mine", "main", None, (), trusts_code=False)
-        place = "run", "people/mine", COMMIT, None, ()
-        entry = Own(**project.checkpoints(*place, trusts_code=True))
-        assert sampled_checkpoints(entry) == [(COMMIT, None)]
-        locked = lock.read_lock()["people/mine"][COMMIT]
-        assert {*CODE} < {file.name for file in locked.files}
-        point = local.trajectory.Checkpoint(COMMIT, None, None, None, "checkpoint")
-        out = tmp_path / "out"
-        revision = Revision(checkpoint=point, commit=COMMIT, files=locked.files)
-        settings = FetchSettings(repository="people/mine", revisions=(revision,), parameters=1)
-        fetch(Context("fetch", settings, {}, out, tmp_path / "scratch", Progress("fetch")))
-        assert models.load(out / COMMIT).config.model_type == "mine"
-        for file in locked.files:
-            hf_hub_download("people/mine", file.name, revision=COMMIT, cache_dir=tmp_path / "cache")
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-        assert Own(**project.checkpoints(*place, trusts_code=True)).model == entry.model
+    hub.branches.add("main")
+    monkeypatch.setattr(hf_api.api, "endpoint", hub.url)
+    with one_line("people/mine@main needs code of its own for mine; --trust-remote-code"):
+        project.checkpoints("run", "people/mine", "main", None, (), trusts_code=False)
+    place = "run", "people/mine", COMMIT, None, ()
+    entry = Own(**project.checkpoints(*place, trusts_code=True))
+    assert sampled_checkpoints(entry) == [(COMMIT, None)]
+    locked = lock.read_lock()["people/mine"][COMMIT]
+    assert {*CODE} < {file.name for file in locked.files}
+    point = local.trajectory.Checkpoint(COMMIT, None, None, None, "checkpoint")
+    out = tmp_path / "out"
+    revision = Revision(checkpoint=point, commit=COMMIT, files=locked.files)
+    settings = FetchSettings(repository="people/mine", revisions=(revision,), parameters=1)
+    fetch(Context("fetch", settings, {}, out, tmp_path / "scratch", Progress("fetch")))
+    assert models.load(out / COMMIT).config.model_type == "mine"
+    for file in locked.files:
+        hf_hub_download("people/mine", file.name, revision=COMMIT, cache_dir=tmp_path / "cache")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert Own(**project.checkpoints(*place, trusts_code=True)).model == entry.model

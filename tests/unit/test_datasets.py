@@ -1,26 +1,21 @@
 """Public data sets: the tokens of their text, whatever interrupts, one way or another."""
 
-import gzip
 import json
 import os
 import subprocess
 import sys
-from contextlib import chdir
 from itertools import islice
 
-import numpy as np
 import pandas as pd
 import pytest
 from datasets import load_dataset
-from hub import serve
+from hub import COMMIT, serve
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.corpus.splits import DOCUMENT_END as END
 from ptq_dynamics.corpus.splits import SPLITS
-from ptq_dynamics.engine import manifest
-from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.engine.job import Job
-from support import artifacts, differing, job_file, wait_until
+from support import Workspace, artifacts, differing, job_file, wait_until
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -28,7 +23,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 pytestmark = pytest.mark.slow
 
-COMMIT = "0123456789abcdef" * 2 + "01234567"
 CARD = """---
 configs:
 - config_name: default
@@ -51,24 +45,23 @@ def web(tmp_path_factory):
     configuration, Parquet without, and compressed JSON Lines; and one of many files."""
     root = tmp_path_factory.mktemp("web") / "datasets"
     edu, refined, c4 = (root / name for name in WEB)
-    for file in ("data/CC-MAIN-2013-20/000", *(f"sample/100BT/{n:03d}" for n in range(3))):
-        path = edu / f"{file}_00000.parquet"
+
+    def save(path, name, rows, **columns):
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [{"text": text(file, n), "id": n} for n in range(100)]
-        pd.DataFrame(rows).to_parquet(path, row_group_size=30)
+        frame = pd.DataFrame({"text": [text(name, row) for row in range(rows)], "id": 3})
+        frame = frame.rename(columns=columns)
+        if path.suffix == ".gz":
+            frame.to_json(path, orient="records", lines=True)
+        else:
+            frame.to_parquet(path, row_group_size=30)
+
+    for file in ("data/CC-MAIN-2013-20/000", *(f"sample/100BT/{n:03d}" for n in range(3))):
+        save(edu / f"{file}_00000.parquet", file, 100)
     (edu / "README.md").write_text(CARD)
-    (refined / "data").mkdir(parents=True)
     for n in range(2):
-        rows = [{"content": text(f"web {n}", row), "url": "u"} for row in range(90)]
-        path = refined / "data" / f"train-0000{n}-of-00002-abc.parquet"
-        pd.DataFrame(rows).to_parquet(path)
-    (c4 / "en").mkdir(parents=True)
+        save(refined / f"data/train-0000{n}-of-00002-abc.parquet", f"web {n}", 90, text="content")
     for n in range(6):
-        with gzip.open(c4 / "en" / f"c4-train.{n:05d}-of-01024.json.gz", "wt") as file:
-            file.writelines(
-                json.dumps({"text": text(f"c4 {n}", row), "timestamp": None}) + "\n"
-                for row in range(80)
-            )
+        save(c4 / f"en/c4-train.{n:05d}-of-01024.json.gz", f"c4 {n}", 80)
     return root
 
 
@@ -101,14 +94,6 @@ def job(corpus):
     return Job("corpus.corpus", "web", "results/corpus/web", {}, corpus)
 
 
-def build(folder, corpus):
-    """Manifest of a corpus that is built in this process."""
-    folder.mkdir(exist_ok=True)
-    with chdir(folder):
-        assert execute(job(corpus).spec) == 0
-    return manifest.read(folder / job(corpus).manifest)
-
-
 def expected(corpus):
     """Tokens of every split by `load_dataset` and the tokenizer of transformers."""
     tokenizer = AutoTokenizer.from_pretrained(corpus.tokenizer)
@@ -125,53 +110,33 @@ def expected(corpus):
         yield name, stream[: getattr(corpus, name)]
 
 
-@pytest.fixture(scope="module")
-def built(web, tokenizer, tmp_path_factory):
-    """The corpus as one worker makes it, in few stretches."""
-    return build(tmp_path_factory.mktemp("built"), config(web, tokenizer))
-
-
-def test_tokens_are_those_of_load_dataset_and_transformers(web, tokenizer, built):
-    sizes = {}
-    for name, stream in expected(config(web, tokenizer)):
+def test_tokens_are_those_of_load_dataset_and_transformers(web, tokenizer, tmp_path):
+    corpus, sizes = config(web, tokenizer), {}
+    built = Workspace(tmp_path, None).build(job(corpus))
+    for name, stream in expected(corpus):
         assert tokens.read_split(built, name).tolist() == stream, name
         sizes[name] = len(stream)
     assert built.facts["tokens"] == SIZES == sizes
 
 
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory):
-    """As many tokens as Llama 3 has, here whole words, its special tokens above them."""
-    folder = tmp_path_factory.mktemp("wide")
-    encoder = Tokenizer(WordLevel({f"w{n}": n for n in range(128_000)}))
+def test_tokens_above_65535_are_kept(tmp_path):
+    """As Llama 3 has them, its special ones above the others."""
+    ids, folder = [0, 65_535, 65_536, 127_999], tmp_path / "data"
+    encoder = Tokenizer(WordLevel({**{f"w{n}": n for n in ids}, END: 128_000}))
     encoder.pre_tokenizer = WhitespaceSplit()
     encoder.add_special_tokens([END])
     fast = PreTrainedTokenizerFast(tokenizer_object=encoder, eos_token=END, bos_token=END)
-    fast.save_pretrained(folder)
-    return folder
-
-
-def test_tokens_above_65535_are_kept(wide, tmp_path):
-    drawn = np.random.default_rng(0).integers(0, 128_000, (300, 8))
-    lines = [" ".join(f"w{n}" for n in row) for row in drawn]
-    folder = tmp_path / "data"
+    fast.save_pretrained(tmp_path / "wide")
     folder.mkdir()
-    pd.DataFrame({"content": lines}).to_parquet(folder / "part.parquet")
-    source = {"path": str(folder), "field": "content"}
-    sources = {f"{name}_from": source for name in SPLITS}
-    asked = config(None, wide, COMMIT, vocabulary=128256, **sources, train=900)
-    found = build(tmp_path, asked)
+    rows = [" ".join(f"w{n}" for n in ids)] * 500
+    pd.DataFrame({"content": rows}).to_parquet(folder / "part.parquet")
+    sources = {f"{name}_from": {"path": str(folder), "field": "content"} for name in SPLITS}
+    asked = config(None, tmp_path / "wide", COMMIT, vocabulary=128256, **sources, train=900)
+    found = Workspace(tmp_path, None).build(job(asked))
     assert found.facts["dtype"] == "uint32"
     for name in SPLITS:
-        assert found.files[f"{name}.bin"]["size"] == 4 * getattr(asked, name)
-    tokenizer = AutoTokenizer.from_pretrained(found.subfolder("tokenizer"))
-    by_hand = [token for line in lines for token in [*tokenizer.encode(line), 128_000]]
-    assert max(by_hand[:900]) == 128_000 == tokenizer.eos_token_id
-    assert sum(65535 < token < 128_000 for token in by_hand[:900]) > 20
-    assert tokens.read_split(found, "train").tolist() == by_hand[:900]
-    batch = tokens.TrainingData(found, 16, 4, seed=3).at(0)
-    order = np.random.Generator(np.random.PCG64([3, 0])).permutation(899 // 16)
-    assert batch.tolist() == [by_hand[16 * n : 16 * n + 17] for n in order[:4]]
+        every = [*ids, 128_000] if name == "train" else ids
+        assert tokens.read_split(found, name).tolist() == (every * 500)[: getattr(asked, name)]
 
 
 @pytest.fixture
@@ -181,7 +146,7 @@ def hub(web, tokenizer, tmp_path):
     (root / "EleutherAI").mkdir(parents=True)
     (root / "EleutherAI/gpt-neox-20b").symlink_to(tokenizer)
     (root / "datasets").symlink_to(web)
-    with serve(root, COMMIT) as found:
+    with serve(root) as found:
         yield found
 
 
@@ -200,97 +165,49 @@ sys.exit(execute(json.load(open(sys.argv[1]))))
 """
 
 
-class Build:
-    """A corpus built by a process of its own, with data sets of a hub."""
+def long(corpus):
+    """The corpus with compressed JSON Lines to train with: five of six files are needed."""
+    every = corpus.calibration_from.model_copy(update={"data_files": "en/*", "skip": 90})
+    changes = {"train_from": every, "train": 11500, "validation_from": corpus.train_from}
+    return corpus.model_copy(update=changes)
 
-    def __init__(self, folder, hub, corpus):
-        self.folder, self.job = folder / "build", job(corpus)
-        self.folder.mkdir(exist_ok=True)
-        own = {"HF_ENDPOINT": hub.url, "HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "0"}
-        self.environment = {**os.environ, **own}
 
-    def start(self, notes="seldom"):
-        """Start the job."""
-        file = job_file(self.folder, self.job.spec)
-        command = [sys.executable, "-c", BUILD, file, notes]
-        return subprocess.Popen(
-            command, cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True
-        )
+def test_a_killed_build_goes_on_to_the_bytes_of_folders_over_broken_connections(
+    hub, web, tokenizer, tmp_path
+):
+    pinned = config(None, "EleutherAI/gpt-neox-20b", COMMIT, tokenizer_revision=COMMIT)
+    asked = job(long(pinned))
+    (folder := tmp_path / "build").mkdir()
+    file = job_file(folder, asked.spec)
+    own = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "0"}
+    held, last = (f"en/c4-train.0000{number}-of-01024.json.gz" for number in (4, 5))
 
-    def run(self):
-        """Status and last line of a run to its end."""
-        process = self.start()
-        _, said = process.communicate(timeout=300)
-        return process.returncode, said.splitlines()[-1]
+    def start(notes):
+        command, variables = [sys.executable, "-c", BUILD, file, notes], {**os.environ, **own}
+        return subprocess.Popen(command, cwd=folder, env=variables, stderr=subprocess.PIPE)
 
-    def noted(self):
-        """How many tokens of train an interrupted run has noted."""
-        found = list(self.folder.glob(f"{self.job.folder}/.work*/scratch/train.json"))
+    def noted():
+        found = list(folder.glob(f"{asked.folder}/.work*/scratch/train.json"))
         return json.loads(found[0].read_text())[0] if found else 0
 
-    def artifacts(self):
-        return artifacts(self.folder / self.job.folder)
-
-
-def from_hub(**changes):
-    return config(None, WEB_TOKENIZER, COMMIT, tokenizer_revision=COMMIT, **changes)
-
-
-WEB_TOKENIZER = "EleutherAI/gpt-neox-20b"
-JSON_LINES = {"path": WEB[2], "data_files": "en/*", "revision": COMMIT, "skip": 90}
-
-
-def test_a_pinned_hub_gives_the_bytes_of_folders_over_broken_connections(hub, built, tmp_path):
-    hub.dropped["sample/100BT/001_00000.parquet"] = {1}
-    hub.dropped["en/c4-train.00001-of-01024.json.gz"] = {1}
-    build = Build(tmp_path, hub, from_hub())
-    status, last = build.run()
-    assert status == 0, last
-    assert not differing(artifacts(built.folder), build.artifacts())
-    for name, requests in hub.dropped.items():
-        assert hub.asked[name] > max(requests), name
-
-
-@pytest.fixture(scope="module")
-def undisturbed(web, tokenizer, tmp_path_factory):
-    """What a corpus of JSON Lines has to be: five of six files are needed."""
-    source = {"path": f"{web}/{WEB[2]}", "data_files": "en/*", "skip": 90}
-    made = build(
-        tmp_path_factory.mktemp("undisturbed"),
-        config(web, tokenizer, train_from=source, train=11500),
-    )
-    return artifacts(made.folder)
-
-
-HELD = "en/c4-train.00004-of-01024.json.gz"
-
-
-def test_a_killed_build_goes_on_to_the_same_bytes(hub, undisturbed, tmp_path):
-    hub.held.add(HELD)
-    build = Build(tmp_path, hub, from_hub(train_from=JSON_LINES, train=11500))
-    process = build.start("often")
-    wait_until(lambda: build.noted() > 5000 and hub.asked[HELD])
+    hub.held.add(held)
+    process = start("often")
+    wait_until(lambda: noted() > 5000 and hub.asked[held])
     process.kill()
     process.communicate(timeout=60)
     # The library reads the last file before that again; and so do other splits, but later.
-    second, last = (f"en/c4-train.0000{number}-of-01024.json.gz" for number in (1, 5))
+    second, broken = "en/c4-train.00001-of-01024.json.gz", "sample/100BT/000_00000.parquet"
     before = hub.asked[second]
-    hub.held.clear()
-    hub.held.add(last)
-    process = build.start()
+    hub.held, hub.dropped = {last}, {broken: {1}}
+    process = start("seldom")
     wait_until(lambda: hub.asked[last])
     assert hub.asked[second] == before == 1, "what had been read was read again"
     hub.release.set()
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert not differing(undisturbed, build.artifacts())
-
-
-def test_an_unreachable_file_is_one_line(hub, tmp_path):
-    build = Build(tmp_path, hub, from_hub(train_from=JSON_LINES, train=11500))
-    hub.missing.add(HELD)
-    status, last = build.run()
-    assert status == 1 and HELD in last and "cannot be read" in last
+    assert hub.asked[broken] > 1
+    undisturbed = Workspace(tmp_path, None).build(job(long(config(web, tokenizer))))
+    assert not differing(artifacts(undisturbed.folder), artifacts(folder / asked.folder))
 
 
 @pytest.mark.parametrize(
@@ -299,12 +216,11 @@ def test_an_unreachable_file_is_one_line(hub, tmp_path):
         ({"train": 10**9}, "lower its train"),
         ({"vocabulary": 299}, "vocabulary is 299, fewer than the 300 tokens"),
         ({"tokenizer": "./no-such-tokenizer"}, "tokenizer './no-such-tokenizer' cannot"),
+        ({"probe_from": {"path": "./no-such-data"}}, "no-such-data cannot be read: "),
     ],
 )
 def test_defects_of_a_corpus_are_one_line(web, tokenizer, tmp_path, change, words, capsys):
-    with chdir(tmp_path):
-        status = execute(job(config(web, tokenizer, **change)).spec)
-    assert status == 1
+    assert Workspace(tmp_path, None).attempt(job(config(web, tokenizer, **change))) == 1
     assert words in capsys.readouterr().err.splitlines()[-1]
 
 

@@ -105,7 +105,3 @@ def test_a_tool_with_wheels_for_another_python_is_installed_by_it_or_uv(
     provide("uv", f'test "$3" = --python=3.99 && {venv}')
     environment._create(folder, context)
     assert (folder / "bin/python").exists()
-    provide("uv", "exit 1")
-    provide("python3.99", venv)
-    environment._create(folder, context)
-    assert (folder / "bin/python").exists()

@@ -1,6 +1,5 @@
 """Public families: their miniatures, their checkpoints on the hub, and what is planned of both."""
 
-import json
 import math
 import re
 import shutil
@@ -8,15 +7,12 @@ import shutil
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
-from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.dimensionless import regimes
 from ptq_dynamics.plan.releases import PublicRun
-from support import ROOT, edit_yaml, one_line, plan
+from support import ROOT, edit_yaml, plan
 
 pytestmark = pytest.mark.slow
-
-SMALL = ("smoke", "laptop", "gpu")
 
 
 def runs_of(made):
@@ -27,18 +23,12 @@ def runs_of(made):
 
 @pytest.fixture
 def changed(tmp_path):
-    """The plan of a scale with changes to families.yaml and, with some, to the lock."""
+    """The plan of a scale with changes to families.yaml."""
     config = shutil.copytree(ROOT / "config", tmp_path / "config")
 
-    def make(change=lambda _: None, scale="laptop", lock=None, figures="all", quantizers=()):
+    def make(change, scale):
         edit_yaml(config / "families.yaml", change)
-        for name in quantizers:
-            edit_yaml(
-                config / "figures.yaml", lambda f, n=name: f[n].update(quantizers=["rtn-4bit"])
-            )
-        if lock is not None:
-            (config / LOCK.name).write_text(json.dumps(lock))
-        return Plan(load({"scale": scale, "seed": 201, "figures": figures}, config), ROOT)
+        return Plan(load({"scale": scale, "seed": 201, "figures": "all"}, config), ROOT)
 
     return make
 
@@ -46,7 +36,7 @@ def changed(tmp_path):
 # Miniatures
 
 
-@pytest.mark.parametrize("scale", SMALL[1:])
+@pytest.mark.parametrize("scale", ["laptop", "gpu"])
 def test_miniatures_have_their_families_e_folds(scale):
     """But for the shares of them that the scale and the run say."""
     small, real = (plan(each) for each in (scale, "paper"))
@@ -87,26 +77,6 @@ def test_miniatures_go_along_their_families_schedules():
     assert compared > 100
 
 
-@pytest.mark.parametrize(
-    ("section", "name", "changes", "words"),
-    [
-        ("runs", "olmo2-7b", {"horizon": 1e12}, "in small: schedule.horizon"),
-        ("runs", "apertus-decay", {"steady": 9.0e12}, "runs.apertus-decay.tokens minus steady"),
-        ("runs", "constant-3e-3", {"family": "amber"}, "'constant-3e-3' twice; rename"),
-        ("families", "amber", {"miniature": {"heads": 3}}, "heads 3 does not divide width"),
-    ],
-)
-def test_a_family_that_does_not_fit_is_one_line(changed, section, name, changes, words):
-    def change(families):
-        trained = {"schedule": "constant", "tokens": 1e12} if name == "constant-3e-3" else {}
-        entry = families[section].setdefault(name, trained)
-        for key, value in changes.items():
-            entry[key] = entry.get(key, {}) | value if isinstance(value, dict) else value
-
-    with one_line("families.yaml", words):
-        changed(change)
-
-
 # Checkpoints on the hub
 
 
@@ -114,33 +84,28 @@ def test_averages_take_what_their_authors_took():
     """Not the last listed ones, where they are known; miniatures take the last ones."""
     made = plan("paper")
 
-    def members(name, weight=1.0):
-        """What is in the last mean of an average, by trajectory, with its weight."""
+    def shares(name, weight=1.0):
+        """What the last mean of an average has, by trajectory and checkpoint."""
         (*_, last) = made.trajectories.jobs(name)
-        sources, mean = made.site.planned[name].sources, last.settings.means[-1]
-        total, found = sum(each.weight for each in mean.members), []
+        mean, sources = last.settings.means[-1], made.site.planned[name].sources
+        total, found = sum(each.weight for each in mean.members), {}
         for each in mean.members:
             source, share = sources[each.source].name, weight * each.weight / total
-            if made.site.planned[source].sources:
-                found += members(source, share)
-            else:
-                found.append((source, each.checkpoint, pytest.approx(share)))
+            is_mean = made.site.planned[source].sources
+            found |= shares(source, share) if is_mean else {(source, each.checkpoint): share}
         return found
-
-    def alike(name):
-        found = members(name)
-        assert all(share == 1 / len(found) for _, _, share in found)
-        return [(source, checkpoint) for source, checkpoint, _ in found]
 
     steps = (4_360, 4_440, 4_480, 4_520, 4_560, 4_640, 4_680)
     taken = [("smollm3-decay", f"stage3-step-{step}000") for step in steps]
     for last in (2, 4, 7):
-        assert sorted(alike(f"smollm3-last-{last}")) == taken[-last:]
-    assert sorted(alike("olmo2-7b-last-6")) == [
-        (f"olmo2-7b-ingredient-{n}", f"stage2-ingredient{n}-step{end}")
+        expected = dict.fromkeys(taken[-last:], pytest.approx(1 / last))
+        assert shares(f"smollm3-last-{last}") == expected
+    ends = ("11931-tokens50B", "7000-tokens30B")
+    assert shares("olmo2-7b-last-6") == {
+        (f"olmo2-7b-ingredient-{n}", f"stage2-ingredient{n}-step{end}"): pytest.approx(1 / 6)
         for n in (1, 2, 3)
-        for end in ("11931-tokens50B", "7000-tokens30B")
-    ]
+        for end in ends
+    }
     small = plan("laptop")
     measured = small.site.planned["smollm3-decay"].measured
     assert small.site.planned["smollm3-last-2"].checkpoints == measured[1:]
@@ -168,26 +133,29 @@ def test_a_figure_goes_without_what_is_not_public():
         Plan(load({"scale": "paper", "seed": 1, "figures": ["fig15"]}, ROOT / "config"), ROOT)
 
 
-def late(families):
-    families["runs"]["smollm3-decay"]["revisions"].insert(0, "stage2-step-4080000")
+TWICE = {"constant-3e-3": {"family": "amber", "schedule": "constant", "tokens": 1e12}}
+EARLY = "stage2-step-4080000"
+MISFITS = [
+    ("laptop", lambda f: f["runs"]["olmo2-7b"].update(horizon=1e12), "in small: schedule.horizon"),
+    ("laptop", lambda f: f["runs"]["apertus-decay"].update(steady=9e12), "tokens minus steady"),
+    ("laptop", lambda f: f["runs"].update(TWICE), "'constant-3e-3' twice; rename"),
+    ("laptop", lambda f: f["families"]["amber"]["miniature"].update(heads=3), "heads 3 does not"),
+    ("paper", lambda f: f["runs"]["amber"].update(revisions=["main"]), "'main', where step_in"),
+    ("paper", lambda f: f["runs"]["amber"]["revisions"].reverse(), "'ckpt_350', .*; sort them"),
+    (
+        "paper",
+        lambda f: f["runs"]["smollm3-decay"]["revisions"].insert(0, EARLY),
+        "step 4,080,000, after step 4,198,0.* of the trunk",
+    ),
+    ("paper", lambda f: f["families"]["smollm3"].update(step_in="step-"), "step_in finds no step"),
+    ("paper", lambda f: f["runs"]["apertus-decay"].update(tokens=1.0), r"runs\.apertus-decay"),
+]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda f: f["runs"]["amber"].update(revisions=["main"]), r"'main', where step_in"),
-        (
-            lambda f: f["runs"]["amber"]["revisions"].reverse(),
-            r"'ckpt_350', step 266,700, after .*; sort them",
-        ),
-        (late, r"step 4,080,000, after step 4,198,0.* of the trunk"),
-        (lambda f: f["families"]["smollm3"].update(step_in="step-"), r"step_in finds no step"),
-        (lambda f: f["runs"]["apertus-decay"].update(tokens=1.0), r"runs\.apertus-decay"),
-    ],
-)
-def test_checkpoints_that_do_not_fit_are_one_line(changed, change, words):
-    with pytest.raises(Problem, match=words) as caught:
-        changed(change, scale="paper")
+@pytest.mark.parametrize(("scale", "change", "words"), MISFITS)
+def test_what_does_not_fit_is_one_line(changed, scale, change, words):
+    with pytest.raises(Problem, match=f"families.yaml.*{words}") as caught:
+        changed(change, scale)
     assert "\n" not in str(caught.value)
 
 

@@ -7,45 +7,27 @@ import subprocess
 import warnings
 
 import pytest
+import tiny
 import torch
 import torch.distributed.checkpoint as dcp
+import transformers
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.selection import without_defects
 from ptq_dynamics.config.families import Own
-from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import formats
-from ptq_dynamics.hub.folders import files_of
 from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints
-from ptq_dynamics.trajectories import local
 from safetensors.torch import load_file, save_file
 from support import one_line
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    LlamaForSequenceClassification,
-    T5Config,
-    T5ForConditionalGeneration,
-)
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-)
+from tiny import SHAPE, create, edit, linked
+from transformers.models.auto import modeling_auto as auto
 
-SHAPE = {"vocab_size": 96, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
-SHAPE |= {"num_attention_heads": 2, "max_position_embeddings": 32}
-LLAMA = LlamaConfig(**SHAPE)
 BY_TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 SAFE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
-def save(folder, seed=0, model=LlamaForCausalLM, config=LLAMA, **options):
-    torch.manual_seed(seed)
-    model(config).save_pretrained(folder, **options)
+def save(folder, seed=0, **options):
+    tiny.save(folder, seed=seed, **options)
     (folder / "tokenizer.json").write_text("{}")
     files(*BY_TRAINER)(folder)
     return folder
@@ -67,7 +49,7 @@ def measured(folder, known=(), **options):
 def distributed(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dcp.save({"model": LlamaForCausalLM(LLAMA).state_dict()}, checkpoint_id=folder)
+        dcp.save({"model": create().state_dict()}, checkpoint_id=folder)
 
 
 def files(*names):
@@ -117,7 +99,7 @@ def test_a_format_of_another_program_is_named_with_its_conversion(tmp_path, name
     write(folder)
     for configured in (False, True):
         if configured:
-            LLAMA.save_pretrained(folder)
+            create().config.save_pretrained(folder)
         with one_line(f"{folder} has ", words.format(*[folder] * words.count("{}"))):
             measured(tmp_path / "run")
     if step:
@@ -130,7 +112,7 @@ def test_a_format_of_another_program_is_named_with_its_conversion(tmp_path, name
 @pytest.mark.parametrize("keys", [(), ("app", "model")])
 def test_the_command_for_distributed_weights_gives_a_checkpoint(tmp_path, keys):
     """State dicts of training are flat or nested, with those of optimizers beside."""
-    folder, model = tmp_path / "run/step-10", LlamaForCausalLM(LLAMA)
+    folder, model = tmp_path / "run/step-10", create()
     state = model.state_dict()
     for key in reversed(keys):
         state = {key: state}
@@ -138,7 +120,7 @@ def test_the_command_for_distributed_weights_gives_a_checkpoint(tmp_path, keys):
     dcp.save({**state, "optim": {"lm_head.weight": torch.zeros(1)}}, checkpoint_id=inner)
     with pytest.raises(Problem, match=r"checkpoint of torch\.distributed") as caught:
         measured(tmp_path / "run")
-    LlamaConfig(**SHAPE, dtype="bfloat16").save_pretrained(folder)
+    create(dtype="bfloat16").config.save_pretrained(folder)
     (folder / "tokenizer.json").write_text("{}")
     command = str(caught.value).rpartition(", then ")[2]
     done = subprocess.run(command, shell=True, check=False, capture_output=True, text=True)
@@ -148,41 +130,36 @@ def test_the_command_for_distributed_weights_gives_a_checkpoint(tmp_path, keys):
     assert all(torch.equal(saved[name], value) for name, value in model.state_dict().items())
 
 
+T5 = {"d_model": 16, "d_ff": 32, "num_layers": 1, "d_kv": 8, "num_heads": 2}
 KINDS = {
-    "t5": (
-        T5ForConditionalGeneration,
-        T5Config(vocab_size=96, d_model=16, d_ff=32, num_layers=1, d_kv=8, num_heads=2),
-        "holds an encoder and a decoder (t5)",
-    ),
-    "bert": (BertForMaskedLM, BertConfig(**SHAPE), "holds a BertForMaskedLM"),
-    "without a head": (BertModel, BertConfig(**SHAPE), "holds an encoder (bert)"),
-    "reward": (LlamaForSequenceClassification, LLAMA, "holds a LlamaForSequenceClassification"),
+    "T5ForConditionalGeneration": ("T5", T5, "holds an encoder and a decoder (t5)"),
+    "BertForMaskedLM": ("Bert", SHAPE, "holds a BertForMaskedLM"),
+    "BertModel": ("Bert", SHAPE, "holds an encoder (bert)"),
+    "LlamaForSequenceClassification": ("Llama", SHAPE, "holds a LlamaForSequenceClassification"),
 }
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_does_not_predict_the_next_token_is_refused(tmp_path, name):
-    model, config, words = KINDS[name]
-    folder = save(tmp_path / "checkpoint-1", model=model, config=config)
+    kind, shape, words = KINDS[name]
+    config = getattr(transformers, f"{kind}Config")(**shape)
+    getattr(transformers, name)(config).save_pretrained(folder := tmp_path / "checkpoint-1")
     with one_line(f"{folder} {words}"):
         measured(tmp_path)
 
 
 def test_a_model_of_transformers_is_read_without_its_own_code(tmp_path):
-    folder = save(tmp_path / "checkpoint-1")
-    config = json.loads((folder / "config.json").read_text())
-    auto = {"auto_map": {"AutoModelForCausalLM": "modeling_mine.Mine"}}
-    (folder / "config.json").write_text(json.dumps(config | auto))
+    auto = {"AutoModelForCausalLM": "modeling_mine.Mine"}
+    edit(save(tmp_path / "checkpoint-1") / "config.json", auto_map=auto)
     assert measured(tmp_path) == (["checkpoint-1"], [])
 
 
 def test_types_that_see_both_sides_are_those_of_transformers():
-    causal, masked = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}, {*MODEL_FOR_MASKED_LM_MAPPING_NAMES}
+    kinds = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM")
+    causal, masked, pairs = (getattr(auto, f"MODEL_FOR_{kind}_MAPPING_NAMES") for kind in kinds)
     # Those with an encoder and a decoder say so in config.json.
-    both = causal & masked - {*MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
-    assert both == formats.BIDIRECTIONAL
-    names = [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()]
-    flat = [n for name in names for n in ((name,) if isinstance(name, str) else name)]
+    assert causal.keys() & masked.keys() - pairs.keys() == formats.BIDIRECTIONAL
+    flat = [n for name in causal.values() for n in ((name,) if isinstance(name, str) else name)]
     assert [name for name in flat if not formats.CAUSAL.search(name)] == []
 
 
@@ -202,12 +179,12 @@ def not_a_number(folder):
 
 def without_a_shard(folder):
     shutil.rmtree(folder)
-    save(folder, max_shard_size="4KB")
+    save(folder, size="20KB")
     max(folder.glob("model-*.safetensors")).unlink()
 
 
 def of_another_model(folder):
-    save(folder, config=LlamaConfig(**{**SHAPE, "num_hidden_layers": 1}))
+    save(folder, num_hidden_layers=1)
 
 
 DEFECTS = {
@@ -241,9 +218,9 @@ def test_where_two_models_are_as_frequent_none_is_taken_for_foreign(tmp_path):
     assert measured(tmp_path) == (["checkpoint-1", "checkpoint-2"], [])
 
 
-@pytest.mark.parametrize(("prefix", "size"), [("module._orig_mod.", "4KB"), ("inside", "1GB")])
+@pytest.mark.parametrize(("prefix", "size"), [("module._orig_mod.", "20KB"), ("inside", "1GB")])
 def test_prefixes_of_wrappers_are_no_part_of_names(tmp_path, prefix, size):
-    plain = save(tmp_path / "plain", max_shard_size=size)
+    plain = save(tmp_path / "plain", size=size)
     folder = tmp_path / "run/checkpoint-1"
     shutil.copytree(plain, folder)
 
@@ -256,15 +233,10 @@ def test_prefixes_of_wrappers_are_no_part_of_names(tmp_path, prefix, size):
         state = {wrapped(name): value for name, value in load_file(path).items()}
         save_file(state, path, metadata={"format": "pt"})
     if (index := folder / INDEX).exists():
-        content = json.loads(index.read_text())
-        places = {wrapped(name): place for name, place in content["weight_map"].items()}
-        index.write_text(json.dumps({**content, "weight_map": places}))
+        places = json.loads(index.read_text())["weight_map"].items()
+        edit(index, weight_map={wrapped(name): place for name, place in places})
     assert measured(tmp_path / "run")[0] == ["checkpoint-1"]
-    point = local.trajectory.Checkpoint("step-1", 1, None, None, "stable")
-    linked = local.LocalCheckpoint(point, "checkpoint-1", files_of(folder))
-    settings = local.LocalSettings(str(tmp_path / "run"), (linked,), (), 1)
-    (out := tmp_path / "out").mkdir()
-    local.run(Context("local", settings, {}, out, out, Progress("local")))
-    ours, theirs = (models.load(each).state_dict() for each in (out / "step-1", plain))
+    places = (linked(folder, tmp_path / "out"), plain)
+    ours, theirs = (models.load(each).state_dict() for each in places)
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -3,21 +3,18 @@ other quantizers take them."""
 
 import pytest
 import torch
-import transformers
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from reference import compare
+from support import GPTQ
+from tiny import TEXT, save
 
-SHAPE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-SHAPE |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
 HEAD = {"head_dim": 8}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
-GPT2 = {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
 # Classes of transformers, with what each needs besides.
 DENSE = {
     "GPT2": {},
@@ -44,9 +41,6 @@ KEPT = dict.fromkeys(SPARSE, ("gate.weight",)) | {"Mamba2": ("conv1d.weight",)}
 KEPT["Qwen2Moe"] = ("gate.weight", "shared_expert_gate.weight")
 KEPT["Mamba"] = ("A_log", "conv1d.weight", "dt_proj.weight")
 GRID = {"bits": 4, "group_size": 16}
-GPTQ = Gptq(
-    **GRID, method="gptq", symmetric=True, activation_order="static", damping=0.05, block_size=128
-)
 OTHERS = [
     Rtn(method="rtn", **GRID),
     Awq(method="awq", symmetric=True, duo_scaling=True, grid_points=4, **GRID),
@@ -60,28 +54,13 @@ REFUSED["awq", "Qwen2Moe"] = REFUSED["awq", "Qwen3Moe"]
 REFUSED["int8", "Mixtral"] = "no weights for model.layers.0.mlp.experts.down_proj"
 
 
-@pytest.fixture(scope="module")
-def text():
-    generator = torch.Generator().manual_seed(1)
-    return Calibration(torch.randint(0, 96, (8, 32), generator=generator), 4)
+def loss(model):
+    return float(models.block_losses(model, TEXT.tokens, 8).mean())
 
 
-def save(name, options, folder, dtype=torch.float32):
-    """A random model of a class."""
-    torch.manual_seed(0)
-    shape = GPT2 if name == "GPT2" else SHAPE
-    config = getattr(transformers, f"{name}Config")(**{**shape, **options})
-    transformers.AutoModelForCausalLM.from_config(config).to(dtype).save_pretrained(folder)
-    return folder
-
-
-def loss(model, text):
-    return float(models.block_losses(model, text.tokens, 8).mean())
-
-
-def packed_loss(kind, folder, text, target):
-    kind.quantize(folder, text).save(folder, target)
-    return loss(models.load(target), text)
+def packed_loss(kind, folder, target):
+    kind.quantize(folder, TEXT).save(folder, target)
+    return loss(models.load(target))
 
 
 @pytest.mark.parametrize(
@@ -91,10 +70,10 @@ def packed_loss(kind, folder, text, target):
         for name in (*DENSE, *SPARSE, *STATE_SPACE)
     ],
 )
-def test_gptq_gives_the_codes_of_the_reference(name, text, tmp_path):
-    folder = save(name, {**DENSE, **SPARSE, **STATE_SPACE}[name], tmp_path / "model")
-    made = GPTQ.quantize(folder, text)
-    differ = compare(folder, text, made.weights, **{"bits": 4, "group": 16})
+def test_gptq_gives_the_codes_of_the_reference(name, tmp_path):
+    folder = save(tmp_path / "model", name, **{**DENSE, **SPARSE, **STATE_SPACE}[name])
+    made = Gptq(**GPTQ | GRID).quantize(folder, TEXT)
+    differ = compare(folder, TEXT, made.weights, bits=4, group=16)
     assert set(differ.values()) == {0.0}, differ
     left = models.left_out(models.load(folder), made.weights)
     assert len(left) == 2 * len(KEPT.get(name, ()))
@@ -108,16 +87,16 @@ def test_gptq_gives_the_codes_of_the_reference(name, text, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", OTHERS, ids=lambda kind: kind.method)
 @pytest.mark.parametrize("name", [*DENSE, *SPARSE])
-def test_other_quantizers_take_every_kind(name, kind, text, tmp_path):
-    folder = save(name, {**DENSE, **SPARSE}[name], tmp_path / "model")
-    before = loss(models.load(folder, torch.float32), text)
+def test_other_quantizers_take_every_kind(name, kind, tmp_path):
+    folder = save(tmp_path / "model", name, **{**DENSE, **SPARSE}[name])
+    before = loss(models.load(folder, torch.float32))
     if (kind.method, name) in REFUSED:
         with pytest.raises(Problem, match=REFUSED[kind.method, name]):
-            packed_loss(kind, folder, text, tmp_path / "packed")
+            packed_loss(kind, folder, tmp_path / "packed")
         return
-    made = kind.quantize(folder, text)
+    made = kind.quantize(folder, TEXT)
     made.save(folder, tmp_path / "packed")
-    assert abs(loss(models.load(tmp_path / "packed"), text) - before) < 0.01
+    assert abs(loss(models.load(tmp_path / "packed")) - before) < 0.01
     left = models.left_out(models.load(folder), made.weights)
     # bitsandbytes leaves experts alone that lie in one tensor.
     is_sparse = name in SPARSE
@@ -126,7 +105,7 @@ def test_other_quantizers_take_every_kind(name, kind, text, tmp_path):
     assert (len(left) > kept) == (is_sparse and kind.method == "int8")
 
 
-def test_int8_saves_a_model_whose_settings_for_sampling_contradict_each_other(text, tmp_path):
-    folder = save("Llama", {}, tmp_path / "model")
+def test_int8_saves_a_model_whose_settings_for_sampling_contradict_each_other(tmp_path):
+    folder = save(tmp_path / "model")
     (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.5}')
-    assert packed_loss(OTHERS[2], folder, text, tmp_path / "packed") > 0
+    assert packed_loss(OTHERS[2], folder, tmp_path / "packed") > 0

@@ -67,19 +67,13 @@ def wheel(folder: Path, name: str, version: str, code: str = "") -> str:
 
 
 @pytest.fixture
-def packages(tmp_path):
-    """Where an environment has its packages, of which pip is the only one."""
+def install(tmp_path):
+    """Install a distribution with some digests into an environment of its own, from the folders
+    `index` and `links` alone; what pip says, and what is there then."""
     run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     # Bringing its own pip would take seconds; importing it here would change how setuptools loads.
     (packages / "pip").symlink_to(metadata.distribution("pip").locate_file("pip"))
-    return packages
-
-
-@pytest.fixture
-def install(tmp_path, packages):
-    """Install a distribution with some digests into an environment of its own, from the folders
-    `index` and `links` alone; what pip says, and what is there then."""
     variables = {name: value for name, value in os.environ.items() if name[:4] != "PIP_"} | {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_INDEX_URL": (tmp_path / "index").as_uri(),
@@ -118,7 +112,7 @@ def test_conda_installs_the_versions_of_the_lock():
     assert conda[-1]["pip"] == [each.strip() for each in pinned]
 
 
-@pytest.mark.parametrize("place", ["variables", "[global]", "[install]"])
+@pytest.mark.parametrize("place", ["variables", "file"])
 def test_settings_that_are_not_of_the_network_change_nothing(install, tmp_path, place):
     digest = wheel(tmp_path / "links", "tiny", "1.0")
     (tmp_path / "constraint").write_text("tiny==2.0\n")
@@ -133,8 +127,8 @@ def test_settings_that_are_not_of_the_network_change_nothing(install, tmp_path, 
         file = tmp_path / "pip.conf"
         network = {"index-url": (tmp_path / "index").as_uri(), "find-links": tmp_path / "links"}
         lines = ["[global]", *(f"{name} = {each}" for name, each in network.items())]
-        lines += [place] * (place != "[global]")
         lines += [f"{name} = {each}" for name, each in settings.items()]
+        lines.insert(-4, "[install]")
         file.write_text("\n".join(lines))
         variables = {"PIP_CONFIG_FILE": str(file), "PIP_INDEX_URL": "", "PIP_FIND_LINKS": ""}
     assert install("tiny==1.0", digest, **variables) == ("", ["tiny-1.0"])

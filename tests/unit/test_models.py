@@ -2,6 +2,7 @@
 
 import copy
 import json
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -10,15 +11,13 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure.carried import carried
 from ptq_dynamics.measure.names import CARRIED, CARRIED_BY_ONE
 from ptq_dynamics.quantize.layers import model_errors
-from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
-from support import one_line
-
-INPUTS = torch.arange(32).view(2, 16)
+from support import GPTQ, one_line
+from tiny import TEXT
 
 
 @pytest.fixture(scope="module")
@@ -30,38 +29,21 @@ def folder(model, tmp_path_factory):
     return folder
 
 
-@torch.no_grad()
-def losses(model):
-    return models.token_losses(model, INPUTS[:, :-1], INPUTS[:, 1:])
-
-
-def test_shards_of_bfloat16_are_evaluated_in_float32(folder, model):
-    assert models.load(folder).dtype == torch.bfloat16
-    loaded = models.load(folder, torch.float32)
-    assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
-    assert torch.equal(losses(loaded), losses(model))
-
-
 def test_blocks_carry_what_the_loss_loses_without_their_matrices(model):
-    """Once by zeroing layers in place, once by a state in which they are zero."""
-    before = copy.deepcopy(model.state_dict())
-    found = carried(model, INPUTS, 1)
+    before, inputs = copy.deepcopy(model.state_dict()), torch.arange(32).view(2, 16)
+    found = carried(model, inputs, 1)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
     def without(*blocks):
         other = copy.deepcopy(model)
-        zeroed = {
-            name: torch.zeros_like(value)
-            for name, value in before.items()
-            if value.ndim == 2 and any(f".layers.{block}." in name for block in blocks)
-        }
-        other.load_state_dict({**before, **zeroed})
-        return float(losses(other).mean())
+        for name, weight in other.named_parameters():
+            if weight.ndim == 2 and any(f".layers.{block}." in name for block in blocks):
+                weight.data.zero_()
+        return float(models.block_losses(other, inputs, 1).mean())
 
     blocks = range(model.config.num_hidden_layers)
-    loss = float(losses(model).mean())
-    assert found[CARRIED] == pytest.approx(without(*blocks) - loss, abs=1e-5)
-    ones = [without(block) - loss for block in blocks]
+    ones = [without(block) - without() for block in blocks]
+    assert found[CARRIED] == pytest.approx(without(*blocks) - without(), abs=1e-5)
     assert found[CARRIED_BY_ONE] == pytest.approx(sum(ones) / len(ones), abs=1e-5)
     assert abs(found[CARRIED]) > 1e-3
 
@@ -78,58 +60,44 @@ def test_code_that_no_job_put_beside_a_model_does_not_run(tmp_path, monkeypatch)
 
 
 @pytest.fixture
-def narrow(monkeypatch, tmp_path):
-    """Memory for a part of the model alone; the rest is on the disk."""
-    monkeypatch.setattr(models, "room", lambda: {"cpu": 50_000})
-    with models.offloading(tmp_path):
-        yield
-    assert not (tmp_path / models.OFFLOADED).exists()
+def spread(monkeypatch, tmp_path):
+    """Within it there is memory for a part of the model alone; the rest is on the disk."""
+
+    @contextmanager
+    def do():
+        with monkeypatch.context() as patch, models.offloading(tmp_path):
+            patch.setattr(models, "room", lambda: {"cpu": 50_000})
+            yield
+        assert not (tmp_path / models.OFFLOADED).exists()
+
+    return do
 
 
-@pytest.fixture(scope="module")
-def calibration():
-    return Calibration(torch.randint(300, (8, 16), generator=torch.manual_seed(1)), 4)
-
-
-@pytest.fixture(scope="module")
-def by_all(folder, calibration):
-    """Weights, errors and losses of every method, with room for all."""
-    return {name: results(name, folder, calibration) for name in METHODS}
-
-
-GRID = {"group_size": 16, "symmetric": True}
-BLOCKS = {"activation_order": "static", "damping": 0.01, "block_size": 128}
-METHODS = {
-    "gptq": Gptq(method="gptq", bits=3, **GRID, **BLOCKS),
-    "awq": Awq(method="awq", bits=4, **GRID, duo_scaling=True, grid_points=5),
-    "rtn": Rtn(method="rtn", bits=4, group_size=16),
-}
-
-
-def results(name, folder, calibration):
-    found = METHODS[name].quantize(folder, calibration)
-    model = models.load(folder)
-    batches = calibration.batches()
-    errors = model_errors(model, original(folder, model), found.weights, batches)
-    return dict(found.weights), errors, models.block_losses(model, calibration.tokens, 4)
+METHODS = [
+    Gptq(**GPTQ | {"bits": 3, "group_size": 16}),
+    Awq(method="awq", bits=4, group_size=16, symmetric=True, duo_scaling=True, grid_points=5),
+    Rtn(method="rtn", bits=4, group_size=16),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
-def test_quantizers_do_the_same_to_a_model_that_is_spread(
-    name, folder, calibration, by_all, narrow
-):
-    assert "disk" in models.load(folder).hf_device_map.values()
-    weights, errors, losses = results(name, folder, calibration)
-    before, known, expected = by_all[name]
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.method)
+def test_quantizers_do_the_same_to_a_model_that_is_spread(method, folder, spread):
+    def results():
+        found, model = method.quantize(folder, TEXT).weights, models.load(folder)
+        errors = model_errors(model, original(folder, model), found, TEXT.batches())
+        return dict(found), errors, models.block_losses(model, TEXT.tokens, 4)
+
+    before, known, expected = results()
+    with spread():
+        assert "disk" in models.load(folder).hf_device_map.values()
+        weights, errors, losses = results()
     assert weights.keys() == before.keys()
     different = [layer for layer, each in weights.items() if not torch.equal(each, before[layer])]
     assert not different and errors == known and torch.equal(losses, expected)
 
 
-def test_what_cannot_be_spread_is_one_line(folder, calibration, tmp_path, monkeypatch):
+def test_what_cannot_be_spread_is_one_line(folder, spread):
     """Weights of LLM.int8 are on one device or on several, and nowhere else."""
-    monkeypatch.setattr(models, "room", lambda: {"cpu": 50_000})
-    words = " GB, fits on no device, and cannot be spread"
-    with models.offloading(tmp_path), one_line(words):
-        Int8(method="int8", bits=8, threshold=6.0).quantize(folder, calibration)
+    with spread(), one_line(" GB, fits on no device, and cannot be spread"):
+        Int8(method="int8", bits=8, threshold=6.0).quantize(folder, TEXT)

@@ -13,8 +13,6 @@ LINES = {title: re.findall(r"^- (\S+): (.+)$", text, re.M) for title, text in SE
 PACKAGES = dict(LINES["Packages"])
 # By name, whether on some systems or versions of Python alone.
 PINNED = dict(re.findall(r"^([\w.-]+)==\S+( ;)?", (ROOT / "envs/main.txt").read_text(), re.M))
-# In environments of their own (see quantize/foreign/).
-FOREIGN = {"gptqmodel", "auto_gptq", "snakemake_executor_plugin_slurm"}
 
 
 def plain(name):
@@ -71,7 +69,6 @@ def test_environments_of_tools_are_listed_whole():
         for path in tools
         for name in re.findall(r"^([\w.-]+)==", path.read_text(), re.M)
     }
-    assert {plain(name) for name in FOREIGN} <= locked
     assert {*TOOLS} == locked - set(LISTED)
     assert sorted(TOOLS, key=lambda name: name.replace("-", "")) == TOOLS
 

@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits, tokens
@@ -21,8 +19,9 @@ from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import folders
 from support import one_line
+from tiny import create
 from tokenizers.processors import TemplateProcessing
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 LINE = "Some wörds, and more.\n"
 ROWS = "\n".join(json.dumps({"text": LINE}) for _ in range(9))
@@ -70,41 +69,33 @@ def test_a_byte_order_mark_and_ends_of_lines_are_no_text(tmp_path):
     assert list(texts(tmp_path, "a.txt").documents(joined)) == [LINE, LINE]
 
 
-@given(st.lists(st.integers(0, 9), max_size=20), st.tuples(*[st.integers(0, 30)] * 3))
-def test_each_split_begins_where_the_last_one_ends(lengths, sizes):
-    tokens = np.arange(sum(lengths))
-    documents = np.split(tokens, np.cumsum(lengths))
-    parts = splits.cut(documents, dict(zip(splits.HELD_OUT, sizes, strict=True)))
-    held = [sum(map(len, part)) for part in parts.values()]
-    flat = [int(token) for token in chain.from_iterable(chain(*parts.values()))]
-    assert flat == tokens[: sum(held)].tolist()
-    ends = np.minimum(np.cumsum(sizes), len(tokens))
-    assert held == np.diff(ends, prepend=0).tolist()
+def written(folder, tokenizer, text, **options):
+    """Write a corpus of text by the tokenizer of a checkpoint; its facts."""
+    tokenizer.save_pretrained(folder / "checkpoint/a")
+    place = folder / "checkpoint"
+    inputs = {"checkpoint": [manifest.describe(place, place / "manifest.json", {})]}
+    corpus = OwnCorpus(source="own", vocabulary=300, text=text, probe=0, **options)
+    return corpus.write(Context("own", corpus, inputs, folder, folder, Progress("own")))
+
+
+def read(folder, name):
+    return np.fromfile(folder / f"{name}.bin", "<u2").tolist()
 
 
 def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path):
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/a.txt").write_text("\n\n\n".join(["Yes.", "Well, no."] * 200))
-    source = texts(tmp_path / "texts", "a.txt")
-    tokenizer = train_tokenizer([LINE], 300)
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "checkpoint/a")
-    checkpoint = tmp_path / "checkpoint"
-    inputs = {"checkpoint": [manifest.describe(checkpoint, checkpoint / "manifest.json", {})]}
-    every = [each.ids for each in tokenizer.encode_batch_fast(list(source.documents(joined)))]
-    flat, rest = [*chain(*every)], 700
-
-    def write(folder, validation):
-        sizes = {"validation": validation, "calibration": rest, "probe": 0}
-        corpus = OwnCorpus(source="own", vocabulary=300, text=source, **sizes)
-        (out := tmp_path / folder).mkdir()
-        found = corpus.write(Context("own", corpus, inputs, out, out, Progress("own")))
-        assert found["tokens"] == {"train": 0, **sizes}
-        return [np.fromfile(out / f"{name}.bin", "<u2").tolist() for name in splits.SPLITS]
-
-    enough = len(flat) - rest
-    assert write("enough", enough) == [[], flat[:enough], flat[enough:], []]
+    source, ours = texts(tmp_path / "texts", "a.txt"), train_tokenizer([LINE], 300)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours)
+    every = [each.ids for each in ours.encode_batch_fast(list(source.documents(joined)))]
+    flat, sizes = [*chain(*every)], {"calibration": 700}
+    sizes["validation"] = enough = len(flat) - 700
+    found = written(tmp_path, tokenizer, source, **sizes)
+    assert found["tokens"] == {"train": 0, "probe": 0, **sizes}
+    expected = [[], flat[:enough], flat[enough:], []]
+    assert [read(tmp_path, name) for name in splits.SPLITS] == expected
     with pytest.raises(Problem, match=f"has {len(flat):,} tokens, but {len(flat) + 1:,} are req"):
-        write("less", enough + 1)
+        written(tmp_path, tokenizer, source, **{**sizes, "calibration": 701})
 
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -124,28 +115,17 @@ def test_chats_are_text_by_the_template_of_the_tokenizer(tmp_path, kind):
     dataset = {"path": f"{tmp_path}", "field": "messages"}
     source = Texts(folder=str(tmp_path), files=files, dataset=dataset)
     assert [*source.documents(joined)] == ["Yes?\nWell, no."] * 200
-    tokenizer = train_tokenizer([LINE], 300)
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-
-    def write(folder, template):
-        fast.chat_template = template
-        fast.save_pretrained(tmp_path / f"{folder}/checkpoint/a")
-        place = tmp_path / f"{folder}/checkpoint"
-        inputs = {"checkpoint": [manifest.describe(place, place / "manifest.json", {})]}
-        sizes = {"validation": 100, "calibration": 50, "probe": 0}
-        corpus = OwnCorpus(source="own", vocabulary=300, text=source, **sizes)
-        (out := tmp_path / folder / "out").mkdir()
-        corpus.write(Context("own", corpus, inputs, out, out, Progress("own")))
-        return np.fromfile(out / "validation.bin", "<u2").tolist()
-
-    ids = tokenizer.encode("<user>Yes?<assistant>Well, no.").ids
-    assert write("good", TEMPLATE) == (ids * 9)[:100]
-    for name, template, words in (
-        ("none", None, "chat_template"),
-        ("strict", STRICT, "only users"),
-    ):
+    ours = train_tokenizer([LINE], 300)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours, chat_template=TEMPLATE)
+    written(tmp_path, tokenizer, source, validation=100, calibration=50)
+    ids = ours.encode("<user>Yes?<assistant>Well, no.").ids
+    found = [*read(tmp_path, "validation"), *read(tmp_path, "calibration")]
+    assert found == (ids * 20)[:150] and 100 % len(ids), "or splits would begin with documents"
+    for template, words in ((None, "chat_template"), (STRICT, "only users")):
+        (folder := tmp_path / words).mkdir()
+        tokenizer.chat_template = template
         with one_line("row 1 of data set ", "fits no chat template", words):
-            write(name, template)
+            written(folder, tokenizer, source, validation=100, calibration=50)
 
 
 @pytest.mark.slow
@@ -158,36 +138,18 @@ def test_losses_of_blocks_with_bos_are_those_of_the_harness(tmp_path):
     ours.add_special_tokens(["<s>"])
     begin = ours.token_to_id("<s>")
     ours.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
-    shape |= {"num_attention_heads": 2, "max_position_embeddings": 64, "bos_token_id": begin}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=begin + 1, **shape)).eval()
+    model = create(vocab_size=begin + 1, bos_token_id=begin)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours, bos_token="<s>")
-    tokenizer.save_pretrained(tmp_path / "model/a")
-    text = tmp_path / "text"
-    text.mkdir()
-    (text / "a.txt").write_text(LINE)
     size = len(tokenizer(LINE, add_special_tokens=False)["input_ids"])
-    checkpoint = manifest.describe(tmp_path / "model", tmp_path / "model/manifest.json", {})
-    sizes = {"validation": size, "calibration": 0, "probe": 0}
-    facts, expected = (
-        {},
-        HFLM(pretrained=model, tokenizer=tokenizer, max_length=64, add_bos_token=False),
-    )
+    (tmp_path / "a.txt").write_text(f"{LINE}\n{LINE}")
     for bos in (False, True):
-        kind = OwnCorpus.model_construct(
-            source="own", vocabulary=begin + 1, text=texts(text, "a.txt"), bos=bos, **sizes
-        )
-        out = tmp_path / str(bos)
-        out.mkdir()
-        inputs = {"checkpoint": [checkpoint]}
-        facts[bos] = kind.write(Context("corpus", kind, inputs, out, tmp_path, Progress("corpus")))
-        assert facts[bos].get(splits.BEGIN) == ([begin] if bos else None)
-        corpus = manifest.describe(out, out / "manifest.json", facts[bos])
+        sizes = {"validation": size, "calibration": 1, "bos": bos}
+        facts = written(tmp_path, tokenizer, texts(tmp_path, "a.txt"), **sizes)
+        assert facts.get(splits.BEGIN) == ([begin] if bos else None)
+        corpus = manifest.describe(tmp_path, tmp_path / "manifest.json", facts)
         block = tokens.blocks(corpus, "validation", size + bos)
         assert block.shape == (1, size + bos)
-        if bos:
-            found = -size * float(models.block_losses(model, block, 1))
-            (total,) = expected.loglikelihood_rolling(
-                [Instance("loglikelihood_rolling", {}, (LINE,), 0)]
-            )
-            assert found == pytest.approx(total, rel=1e-5)
+    found = -size * float(models.block_losses(model, block, 1))
+    harness = HFLM(pretrained=model, tokenizer=tokenizer, max_length=64, add_bos_token=False)
+    asked = Instance("loglikelihood_rolling", {}, (LINE,), 0)
+    assert harness.loglikelihood_rolling([asked]) == [pytest.approx(found, rel=1e-5)]

@@ -1,20 +1,20 @@
-"""GPTQ against a float64 reference written here, rounding against llm-compressor, layer errors."""
+"""GPTQ and rounding against a float64 reference, AWQ against its library, layer errors."""
 
 import pandas as pd
 import pytest
 import torch
-from llmcompressor import oneshot, reset_session
-from llmcompressor.modifiers.quantization import QuantizationModifier
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.measure.names import LAYERS
+from ptq_dynamics.models.packed import unscaled_weight
 from ptq_dynamics.quantize.methods import AtMost, Calibration, CalibrationSettings
+from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.trajectories.trajectory import Trajectory
-from reference import TIES, block_inputs, compare
-
-SETTINGS = {"method": "gptq", "symmetric": True, "activation_order": "static", "block_size": 128}
+from reference import TIES, block_inputs, compare, grid_steps, nearest
+from support import GPTQ
+from tiny import create, uneven
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_gptq_gives_the_codes_of_the_reference(
     folder, calibration, ragged, bits, group, documents, change, arguments
 ):
     given, grid = ragged if documents else calibration, {"bits": bits, "group_size": group}
-    kind = Gptq(**{**SETTINGS, "damping": 0.05, **grid, **change})
+    kind = Gptq(**GPTQ | grid | change)
     weights = kind.quantize(folder, given).weights
     differ = compare(folder, given, weights, bits, group, **arguments)
     assert set(differ.values()) == {0.0}, differ
@@ -60,19 +60,24 @@ def test_gptq_gives_the_codes_of_the_reference(
         assert max(usual.values()) > 10 * TIES, "the setting changes nothing that is seen here"
 
 
-def test_gptq_reads_the_sequences_in_the_order_of_llm_compressor(folder, calibration):
-    """The last digits of a Hessian, and some codes, depend on it. The sort is not stable."""
-    order = torch.full((len(calibration.tokens),), 16).argsort(descending=True)
-    assert order.tolist() != [*range(len(order))], "too few sequences to see an order"
-    batches = list[torch.Tensor]()
+@pytest.mark.parametrize("kind", ["calibration", "ragged"])
+def test_gptq_reads_whole_sequences_in_the_order_of_llm_compressor(folder, kind, request):
+    """The last digits of a Hessian, and some codes, depend on it. The sort is not stable. Sequences
+    of several lengths go one by one, without filling."""
+    given = request.getfixturevalue(kind)
+    lengths = (given.tokens >= 0).sum(1)
+    order = lengths.argsort(descending=True).tolist()
+    assert order != [*range(len(order))], "too few sequences to see an order"
+    read = list[torch.Tensor]()
 
     def note(module, inputs):
         if isinstance(module, torch.nn.Embedding) and not inputs[0].is_meta:
-            batches.append(inputs[0])
+            read.extend(inputs[0])
 
     with torch.nn.modules.module.register_module_forward_pre_hook(note):
-        Gptq(**SETTINGS, damping=0.05, bits=4, group_size=16).quantize(folder, calibration)
-    assert torch.equal(torch.cat(batches)[: len(order)], calibration.tokens[order])
+        Gptq(**GPTQ | {"bits": 4, "group_size": 16}).quantize(folder, given)
+    for row, place in zip(read[: len(order)], order, strict=True):
+        assert torch.equal(row, given.tokens[place, : lengths[place]])
 
 
 @pytest.mark.parametrize("draw", [1, 2, 3])
@@ -82,31 +87,13 @@ def test_draws_are_the_sets_that_follow_each_other(corpus, draw):
     assert torch.equal(settings.read(corpus).tokens, every[8 * (draw - 1) : 8 * draw])
 
 
-def test_documents_go_one_by_one_and_without_filling(ragged, calibration):
-    lengths = [batch.shape for batch in ragged.batches()]
-    assert lengths == [(1, 1 + row % 16) for row in range(32)]
-    for batch, whole in zip(ragged.batches(), calibration.tokens, strict=True):
-        assert torch.equal(batch[0], whole[: batch.shape[1]])
-    assert (ragged.together, calibration.together) == (1, 8)
-    assert torch.equal(torch.cat(calibration.batches()), calibration.tokens)
-
-
 @pytest.mark.parametrize(("bits", "group"), [(3, 16), (8, 8)])
-def test_rounding_is_that_of_llm_compressor(folder, bits, group):
-    found = Rtn(method="rtn", bits=bits, group_size=group).quantize(folder, None)
-    model = models.load(folder)
-    weights = {"num_bits": bits, "type": "int", "symmetric": True, "strategy": "group"}
-    weights |= {"group_size": group, "observer": "memoryless_minmax"}
-    targets = list(models.linear_layers(model))
-    groups = {"blocks": {"targets": targets, "weights": weights}}
-    reset_session()
-    recipe = QuantizationModifier(config_groups=groups)
-    oneshot(model=model, recipe=recipe, pipeline="datafree", log_dir=None)
-    for name, layer in models.linear_layers(model).items():
-        steps = layer.weight_scale.detach().repeat_interleave(group, dim=1)
-        low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-        theirs = torch.round(layer.weight.detach() / steps).clamp(low, high) * steps
-        assert torch.equal(found.weights[name], theirs), name
+def test_rounding_is_to_the_nearest_point_of_the_same_grid(folder, bits, group):
+    found = Rtn(method="rtn", bits=bits, group_size=group).quantize(folder, None).weights
+    for name, layer in models.linear_layers(models.load(folder)).items():
+        weight = layer.weight.detach()
+        steps = grid_steps(weight, bits, group)
+        assert torch.equal(found[name], nearest(weight, steps, bits) * steps), name
 
 
 def test_recorded_layer_errors_are_those_of_weights_and_activations(gptq, calibration, folder):
@@ -139,3 +126,44 @@ def test_group_sizes_are_resolved_for_the_widths_of_a_model(given, widths, expec
     kind = Rtn(method="rtn", bits=4, group_size=given)
     assert kind.misfit(widths) is None and kind.resolved(widths).resolved_group_size == expected
     assert "does not divide" in Rtn(method="rtn", bits=4, group_size=5).misfit(widths)
+
+
+# AWQ
+
+GROUP = 32
+SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_key_value_heads": 4}
+AWQ = Awq(method="awq", bits=4, group_size=GROUP, symmetric=True, duo_scaling=True, grid_points=12)
+# In a Llama, linear layers come before others that AWQ scales.
+LLAMA = {f"{each}_proj" for each in ("q", "k", "v", "o", "gate", "up", "down")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "symmetric", "layers"),
+    [
+        ("GPTNeoX", True, {"query_key_value", "dense_h_to_4h"}),
+        ("Llama", True, LLAMA),
+        ("Llama", False, LLAMA),
+    ],
+)
+def test_awq_scaled_back_is_the_librarys_model_on_its_grid(kind, symmetric, layers, tmp_path):
+    uneven(create(kind, **SHAPE)).save_pretrained(tmp_path)
+    # Some tokens are frequent.
+    text = (torch.rand(64, 32, generator=torch.manual_seed(3)) ** 2 * 96).long()
+    model, original = models.load(tmp_path), models.load(tmp_path)
+    method = AWQ.model_copy(update={"symmetric": symmetric})
+    grids, scaling = method.smooth(model, Calibration(text, 16))
+    scaled = {name.split(".")[-2] for name in scaling if name.endswith(".columns")}
+    assert scaled == layers
+    theirs = models.linear_layers(model)
+    for name, layer in models.linear_layers(original).items():
+        assert grids[name].codes.unique().tolist() == list(range(-8, 8)), name
+        found = unscaled_weight(name, grids[name].weight(), scaling)
+        again = found * scaling.get(f"{name}.rows", torch.ones(1))[:, None]
+        again *= scaling.get(f"{name}.columns", 1)
+        step = theirs[name].weight_scale.repeat_interleave(GROUP, dim=1)
+        assert ((again - theirs[name].weight.detach()).abs() / step).max() < 0.501, name
+        layer.weight.data.copy_(found)
+    with torch.no_grad():
+        ours, theirs = original(text).logits, model(text).logits
+    assert (ours - theirs).abs().max() < 1e-4 * theirs.abs().max()

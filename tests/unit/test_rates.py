@@ -4,47 +4,37 @@ import json
 from pathlib import Path
 
 import pytest
+import tiny
 import torch
 import transformers
 from ptq_dynamics.config.families import Own
 from ptq_dynamics.hub import folders, own_rates
 from ptq_dynamics.plan import own_checkpoints
 from pydantic import ValidationError
-from support import one_line, plan, python
+from support import one_line, plan
+from tiny import create
 
-STEPS, EVERY, PEAK = 40, 5, 3e-3
 SCHEDULES = {"constant": {}, "linear": {}, "cosine": {}, "cosine_with_restarts": {"num_cycles": 4}}
 SCHEDULES["warmup_stable_decay"] = {"num_decay_steps": 13}
 
 
-def train(folder, kind, logging, only_model):
-    """A tiny Llama in transformers' Trainer; the next rate of its scheduler by saved step."""
-    shape = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "vocab_size": 16}
-    shape |= {"num_attention_heads": 1, "num_key_value_heads": 1}
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape))
-    rows = [{"input_ids": row, "labels": row} for row in torch.arange(16).repeat(8, 1)]
-    options = transformers.TrainingArguments(
-        folder,
-        max_steps=STEPS,
-        save_steps=EVERY,
-        logging_steps=logging,
-        learning_rate=PEAK,
-        lr_scheduler_type=kind,
-        lr_scheduler_kwargs=SCHEDULES[kind],
-        save_only_model=only_model,
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-    )
-    found = {}
+class Scheduled(transformers.TrainerCallback):
+    """The next rate of the scheduler by saved step."""
 
-    class Saved(transformers.TrainerCallback):
-        def on_save(self, args, state, control, lr_scheduler, **_):
-            found[state.global_step] = lr_scheduler.get_last_lr()[0]
+    def __init__(self):
+        self.found = {}
 
-    collate = transformers.default_data_collator
-    transformers.Trainer(model, options, collate, rows, callbacks=[Saved()]).train()
-    return found
+    def on_save(self, args, state, control, lr_scheduler, **_):
+        self.found[state.global_step] = lr_scheduler.get_last_lr()[0]
+
+
+def train(folder, kind, logging):
+    """A run in transformers' Trainer of 40 steps with 8 checkpoints; the rates of its scheduler."""
+    model, rows, known = create(num_hidden_layers=1), torch.arange(16).repeat(8, 1), Scheduled()
+    schedule = {"lr_scheduler_type": kind, "lr_scheduler_kwargs": SCHEDULES[kind]}
+    steps = {"max_steps": 40, "save_steps": 5, "logging_steps": logging}
+    tiny.train(folder, model, rows, [known], **schedule, **steps)
+    return known.found
 
 
 @pytest.fixture(scope="module")
@@ -52,20 +42,23 @@ def scale():
     return plan("smoke").site.config.scale
 
 
+def rates(scale, folder):
+    """Those that are known."""
+    _, found = own_checkpoints.with_own({"m": Own(checkpoints={"folder": str(folder)})}, scale, {})
+    return {c.step: c.lr for c in found["m"].checkpoints.values() if c.lr is not None}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SCHEDULES)
 @pytest.mark.parametrize("logging", [1, 10])
-@pytest.mark.parametrize("only_model", [False, True])
-def test_a_rate_is_that_of_the_scheduler_or_not_known(scale, tmp_path, kind, logging, only_model):
-    expected = train(tmp_path, kind, logging, only_model)
-    entry = Own(checkpoints={"folder": str(tmp_path)})
-    _, found = own_checkpoints.with_own({"mine": entry}, scale, {})
-    every = {point.step: point.lr for point in found["mine"].checkpoints.values()}
-    known = {step: rate for step, rate in every.items() if rate is not None}
-    assert known == {step: expected[step] for step in known}
+def test_a_rate_is_that_of_the_scheduler_or_not_known(scale, tmp_path, kind, logging):
+    expected = train(tmp_path, kind, logging)
+    assert rates(scale, tmp_path) == expected and len(expected) == 8
+    for path in tmp_path.rglob("scheduler.pt"):
+        path.unlink()
     # A log has the rate of the update that a checkpoint precedes, if every update is logged.
-    count = STEPS // EVERY
-    assert len(known) == (count if not only_model else count - 1 if logging == 1 else 0)
+    del expected[40]
+    assert rates(scale, tmp_path) == (expected if logging == 1 else {})
 
 
 LOG = {step: 1e-3 * step for step in range(1, 6)}
@@ -125,13 +118,11 @@ def test_a_table_with_decimal_commas_or_two_rates_of_a_step_is_refused(tmp_path,
 
 def test_the_log_of_a_checkpoint_whose_name_has_another_number_tells_no_rate(scale, tmp_path):
     """As where folders are named by epochs or tokens."""
-    train(tmp_path, "linear", 1, only_model=True)
+    train(tmp_path, "linear", 1)
     for epoch, path in enumerate(sorted(tmp_path.iterdir()), start=1):
+        (path / "scheduler.pt").unlink()
         path.rename(tmp_path / f"step-{epoch}")
-    _, found = own_checkpoints.with_own(
-        {"mine": Own(checkpoints={"folder": str(tmp_path)})}, scale, {}
-    )
-    assert {(c.lr, c.phase) for c in found["mine"].checkpoints.values()} == {(None, "checkpoint")}
+    assert not rates(scale, tmp_path)
 
 
 def test_a_step_of_the_hub_follows_that_word_and_occurs_once():
@@ -158,22 +149,11 @@ def test_a_step_of_the_hub_follows_that_word_and_occurs_once():
 
 def test_a_scheduler_that_could_run_code_is_not_read(tmp_path):
     """Nor one that is cut off. Rates as tensors, and in torch's old format, are read."""
-    (tmp_path / "checkpoint-5").mkdir()
-    path = tmp_path / "checkpoint-5/scheduler.pt"
-    torch.save({"_last_lr": [Path()]}, path)
-    assert own_rates.scheduled(path.parent) is None
-    torch.save({"_last_lr": [1e-3]}, path)
-    assert own_rates.scheduled(path.parent) == 1e-3
-    torch.save({"_last_lr": [torch.tensor(0.5)]}, path)
-    assert own_rates.scheduled(path.parent) == 0.5
+    path = tmp_path / "scheduler.pt"
+    for rate, known in ((Path(), None), (1e-3, 1e-3), (torch.tensor(0.5), 0.5)):
+        torch.save({"_last_lr": [rate]}, path)
+        assert own_rates.scheduled(tmp_path) == known
     torch.save({"_last_lr": [0.5]}, path, _use_new_zipfile_serialization=False)
-    assert own_rates.scheduled(path.parent) == 0.5
+    assert own_rates.scheduled(tmp_path) == 0.5
     path.write_bytes(path.read_bytes()[:-100])
-    assert own_rates.scheduled(path.parent) is None
-
-
-def test_a_rate_is_read_without_torch_whose_import_takes_a_second(tmp_path):
-    torch.save({"_last_lr": [1e-3], "lr_lambdas": [{}]}, tmp_path / "scheduler.pt")
-    read = "print(own_rates.scheduled(Path()), 'torch' in sys.modules)"
-    head = "import sys; from pathlib import Path; from ptq_dynamics.hub import own_rates; "
-    assert python(["-c", head + read], tmp_path).stdout == "0.001 False\n"
+    assert own_rates.scheduled(tmp_path) is None

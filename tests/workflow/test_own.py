@@ -10,12 +10,15 @@ from shutil import copytree, ignore_patterns
 from subprocess import PIPE, STDOUT, Popen, run
 
 import pytest
+import tiny
+import torch
 from gguf import GGMLQuantizationType
 from ggufs import written
 from ptq_dynamics import MeasureCallback, measurements, models
 from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from safetensors.torch import load_file, save_file
-from transformers import TrainerCallback
+from tiny import create
+from transformers import PreTrainedTokenizerFast, TrainerCallback
 
 COLUMNS = ["quantizer", "checkpoint_id", "metric", "value", "stderr", "checkpoint"]
 OUTPUTS = ["README.md", "figures/own/quantization.png", "results/own/measurements.csv"]
@@ -24,43 +27,19 @@ PICTURE = "figures/own/quantization.png"
 
 def train(folder, steps, every, callbacks=(), **more):
     """A tiny Llama by transformers' Trainer, warmup, stable phase and decay."""
-    import torch
-    import transformers
-
     documents = [found.__doc__ or "" for found in vars(torch).values()]
     documents = [text for text in documents if isinstance(text, str) and len(text) > 200]
     ours = train_tokenizer(documents, 300)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=ours, eos_token="<|endoftext|>"
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours, eos_token="<|endoftext|>")
     tokens = torch.tensor([i for text in documents for i in tokenizer(text)["input_ids"]])
-    rows = [{"input_ids": row, "labels": row} for row in tokens.split(64)[:-1]]
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    shape |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=300, **shape))
-    options = transformers.TrainingArguments(
-        folder,
-        max_steps=steps,
-        save_steps=every,
-        logging_steps=every // 5,
-        per_device_train_batch_size=8,
-        learning_rate=3e-3,
-        lr_scheduler_type="warmup_stable_decay",
-        lr_scheduler_kwargs={"num_decay_steps": steps // 3},
-        warmup_steps=every // 5,
-        include_num_input_tokens_seen="all",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        **more,
-    )
-    collate = transformers.default_data_collator
-    trainer = transformers.Trainer(
-        model, options, collate, rows, processing_class=tokenizer, callbacks=[*callbacks]
-    )
-    trainer.train()
-    trainer.save_model()
+    options = {
+        **{"max_steps": steps, "save_steps": every, "logging_steps": every // 5},
+        **{"per_device_train_batch_size": 8, "include_num_input_tokens_seen": "all"},
+        **{"lr_scheduler_type": "warmup_stable_decay", "warmup_steps": every // 5},
+        **{"lr_scheduler_kwargs": {"num_decay_steps": steps // 3}, **more},
+    }
+    rows = tokens.split(64)[:-1]
+    tiny.train(folder, create(vocab_size=300), rows, callbacks, tokenizer, **options).save_model()
     return folder
 
 
