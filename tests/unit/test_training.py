@@ -15,6 +15,7 @@ from ptq_dynamics.train.cross_entropy import CrossEntropy
 from ptq_dynamics.train.optimizers.adamw import AdamC, AdamW, IndependentAdamW
 from ptq_dynamics.train.optimizers.ademamix import AdEMAMix
 from ptq_dynamics.train.optimizers.lion import Lion
+from ptq_dynamics.train.optimizers.muon import Muon
 from ptq_dynamics.train.optimizers.schedulefree import ScheduleFree
 from ptq_dynamics.train.trainer import COLUMNS, Trainer
 from ptq_dynamics.trajectories.trajectory import Trajectory, step_id
@@ -59,7 +60,7 @@ def equal(one, other):
 # Model and optimizer
 
 KINDS = {"adamw": AdamW, "adamw-independent": IndependentAdamW, "adamc": AdamC}
-KINDS |= {"ademamix": AdEMAMix, "lion": Lion, "schedule-free": ScheduleFree}
+KINDS |= {"ademamix": AdEMAMix, "lion": Lion, "muon": Muon, "schedule-free": ScheduleFree}
 # Share of a weight that one update takes from it, by learning rate, peak rate and λ (section 4).
 DECAYS = {
     "adamw": lambda rate, _peak, strength: rate * strength,
@@ -180,12 +181,15 @@ def test_lion_steps_by_signs_and_matrices_decay(make, settings, data):
 # States, branches, checkpoints
 
 
-MIX = {"beta3": 0.999, "alpha": 8.0, "t_alpha_beta3": "1/10"}
+OWN = {
+    "ademamix": {"beta3": 0.999, "alpha": 8.0, "t_alpha_beta3": "1/10"},
+    "muon": {"momentum": 0.9},
+}
 
 
-@pytest.mark.parametrize("kind", ["adamw", "ademamix", "lion", "schedule-free"])
+@pytest.mark.parametrize("kind", ["adamw", "ademamix", "lion", "muon", "schedule-free"])
 def test_a_state_gives_back_the_same_trainer_or_is_a_problem(make, settings, data, tmp_path, kind):
-    optimizer = optimizer_of(settings, kind, **(MIX if kind == "ademamix" else {}))
+    optimizer = optimizer_of(settings, kind, **OWN.get(kind, {}))
     one, other = make(optimizer=optimizer), make(optimizer=optimizer, seed=5)
     path = tmp_path / "state-0000003.safetensors"
     for step in range(3):
