@@ -12,6 +12,7 @@ import torch
 from ptq_dynamics import cli
 from ptq_dynamics.engine.manifest import Manifest
 from support import Workspace, plan, tiny_config
+from toy import NAMES, Toy
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -83,6 +84,20 @@ def model() -> LlamaForCausalLM:
         for weight in model.parameters():
             weight.copy_(weight.bfloat16())
     return model
+
+
+@pytest.fixture(scope="session")
+def built_toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+    """A toy (tests/toy.py) with its results."""
+    toy = Toy.at(tmp_path_factory.mktemp("toy"))
+    assert toy.made(toy.build()) == {*NAMES}
+    return toy
+
+
+@pytest.fixture
+def toy(built_toy: Toy, tmp_path: Path) -> Toy:
+    """A copy of it that a test may change."""
+    return built_toy.copied(tmp_path / "copy")
 
 
 @pytest.fixture

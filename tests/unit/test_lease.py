@@ -1,32 +1,15 @@
 """Several processes of one job, and what a job starts: one works, and all end with it."""
 
 import shutil
-import signal
 import sys
 from subprocess import PIPE, Popen
 
 import psutil
 import pytest
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import lease
 from support import artifacts, wait_until
 from toy import Toy
 
 pytestmark = pytest.mark.slow
-
-
-def test_the_lease_on_a_folder_that_was_deleted_is_lost(tmp_path):
-    folder = tmp_path / "result"
-    folder.mkdir()
-    with lease.held(folder / ".lease", print) as require:
-        require()
-        shutil.rmtree(folder)
-        folder.mkdir()
-        with lease.held(folder / ".lease", print) as of_another:
-            with pytest.raises(Problem, match="was deleted"):
-                require()
-            of_another()
-    assert not [*folder.iterdir()]
 
 
 # Jobs
@@ -70,17 +53,6 @@ def test_who_lost_the_folder_publishes_nothing_and_says_no_more_than_a_line(toy)
     assert not {*artifacts(folder)} - {"spec.json"}
     toy.settle(pause=0.0, count=20)
     assert toy.run("walk").returncode == 0
-
-
-def test_others_wait_for_a_process_that_is_stopped(toy):
-    first = toy.start("walk")
-    wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
-    first.send_signal(signal.SIGSTOP)
-    second = toy.start("walk")
-    assert "waits for the process" in second.stderr.readline()
-    first.send_signal(signal.SIGCONT)
-    assert "done in" in first.communicate(timeout=60)[1]
-    assert second.communicate(timeout=60)[1] == "" and second.returncode == 0
 
 
 # What a job starts
