@@ -1,5 +1,5 @@
-"""Kinds of optimizer, architecture, objective and average: found by standing in their folders, and
-equal on both sides of the job border; values of a scale that jobs depend on."""
+"""Kinds of optimizer, architecture, objective and average: found by standing in their folders;
+and values of a scale that jobs depend on."""
 
 from functools import reduce
 from itertools import combinations
@@ -22,13 +22,12 @@ def made():
     return plan("laptop")
 
 
-def test_every_kind_is_used_and_settings_cross_the_job_border_unchanged(made):
+def test_every_kind_is_used(made):
     planned = made.site.planned
     settings = [job.settings for name in planned for job in made.trajectories.jobs(name)]
     used = [getattr(trajectory, "entry", None) for trajectory in planned.values()]
     used += made.site.config.scale.models.values()
     for each in settings:
-        assert type(each).model_validate_json(each.model_dump_json()) == each
         used += [part for part in vars(each).values() if isinstance(part, Optimizer | Objective)]
     bases = (Optimizer, Architecture, Objective, Average)
     kinds = {kind for base in bases for kind in kinds_in(base.__module__, base)}

@@ -1,8 +1,7 @@
-"""The shape of the package: rooms in one order, no name twice, few lines."""
+"""The shape of the package: rooms in one order, few lines."""
 
 import ast
 import subprocess
-from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import resolve_name
@@ -114,16 +113,6 @@ def test_there_are_few_lines(what):
     count = sum(len(path.read_text().splitlines()) for path in paths)
     print(f"{what}: {count:,} lines of {most:,}")
     assert count <= most, f"{count:,} lines of {what}, and {most:,} at most"
-
-
-def test_a_function_or_class_has_its_name_once():
-    """But for what is called with its module, and for verbs, which have the names of their work."""
-    places, common = defaultdict(set), {"run", "main", "load", "read", "describe"}
-    for name in (name for name in TREES if room(name) != "cli"):
-        for node in TREES[name].body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] not in "_":
-                places[node.name].add(name)
-    assert not {name: own for name, own in places.items() if len(own) > 1 and name not in common}
 
 
 def test_importing_a_module_binds_names_and_does_nothing_else():

@@ -7,9 +7,7 @@ import subprocess
 import counts as counting
 import pytest
 from ptq_dynamics.config import counts, load, scales
-from ptq_dynamics.engine.execute import settings_of
-from ptq_dynamics.plan import Plan, handlers
-from pydantic_core import to_jsonable_python
+from ptq_dynamics.plan import handlers
 from support import MAKE, ROOT, edit_yaml, one_line, plan
 
 CONFIG = ROOT / "config"
@@ -59,16 +57,6 @@ def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
 
 
 # Builds
-
-
-@pytest.mark.parametrize("scale", ["gpu", "paper"])
-def test_every_job_of_a_scale_can_read_its_specification(scale):
-    made = Plan(load({"scale": scale, "seed": 100, "figures": "all"}, CONFIG), ROOT)
-    rules = ("judge", "tabulate", "typeset", "report", "comparison")
-    jobs = list(made.site.needed([*made.targets(), *map(made.job, rules)]))
-    assert len(jobs) > 500
-    for job in jobs:
-        assert to_jsonable_python(settings_of(job.spec)) == job.spec["settings"], job.name
 
 
 def test_a_scale_that_was_never_built_says_so_wherever_it_is_offered(capsys):
