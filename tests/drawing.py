@@ -256,10 +256,10 @@ class Inputs:
 
 
 class Drawn:
-    """Figures of a plan, each drawn once by its layout, or without pictures to save time."""
+    """Figures of a plan, each drawn once by its layout, without files of pictures to save time."""
 
-    def __init__(self, folder: Path, plan: Plan, *, coarse: bool = False) -> None:
-        self.folder, self.plan, self.coarse = folder, plan, coarse
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self.folder, self.plan = folder, plan
         self.inputs = Inputs(folder, plan)
         self._pictures: dict[str, Picture] = {}
         self.facts: dict[str, dict] = {}
@@ -282,8 +282,7 @@ class Drawn:
             context = self.context(name)
             made = context.settings.figure.draw(Sheet(Curves(context.settings, context.inputs)))
             with pytest.MonkeyPatch.context() as patch:
-                if self.coarse:
-                    patch.setattr(draw, "PICTURES", ())
+                patch.setattr(draw, "PICTURES", ())
                 draw.save(made, context)
             self._pictures[name], self.facts[name] = made.figure, made.facts
         return self._pictures[name]

@@ -56,12 +56,6 @@ def branch(workspace: Workspace, trunk: Manifest) -> Manifest:
 
 
 @pytest.fixture(scope="session")
-def average(workspace: Workspace, trunk: Manifest) -> Manifest:
-    """Means of the trunk's last 3 checkpoints."""
-    return workspace.build(workspace.plan.trajectories.average("lawa"))
-
-
-@pytest.fixture(scope="session")
 def rtn(workspace: Workspace, trunk: Manifest) -> Manifest:
     """The trunk rounded to 3 bits."""
     return workspace.build(workspace.plan.measurements.measure("trunk", "rtn3", "all", 100))

@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from subprocess import run
 
@@ -250,34 +249,18 @@ KEYS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def damaged(tmp_path_factory):
-    return shutil.copytree(CONFIG, tmp_path_factory.mktemp("damaged") / "config")
-
-
-@contextmanager
-def changed(path, change):
-    """A file with a change, put back afterwards."""
-    kept = path.read_text()
-    # Through JSON, so that what anchors share is changed in one place alone.
-    content = json.loads(json.dumps(read_yaml(path)))
-    change(content)
-    try:
-        path.write_text(yaml.safe_dump(content, sort_keys=False))
-        yield content
-    finally:
-        path.write_text(kept)
-
-
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(KEYS), st.sampled_from([[[{}]], {"no such key": 1}, {3: None}]))
-def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(damaged, where, broken):
+def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(tmp_path_factory, where, broken):
     file, key = where
-    with changed(damaged / file, put(*key, value=broken)) as content:
-        choice = content if file == "config.yaml" else {}
-        with pytest.raises(Problem) as caught:
-            outcome(damaged, **choice)
+    folder = shutil.copytree(CONFIG, tmp_path_factory.mktemp("broken") / "config")
+    # Through JSON, so that what anchors share is changed in one place alone.
+    content = json.loads(json.dumps(read_yaml(folder / file)))
+    put(*key, value=broken)(content)
+    (folder / file).write_text(yaml.safe_dump(content, sort_keys=False))
+    with pytest.raises(Problem) as caught:
+        outcome(folder, **(content if file == "config.yaml" else {}))
     message = str(caught.value)
     # What a grid makes is called by its own name.
     is_grid = any("{" in str(part) for part in key)
@@ -393,18 +376,6 @@ def test_a_grid_is_every_combination_of_its_lists():
 # Names
 
 
-def rename(*path, name):
-    """A change that gives a new name to the first entry below a path of keys but main, which
-    miniatures are like."""
-
-    def change(content):
-        for key in path:
-            content = content[key]
-        content[name] = content.pop(next(key for key in content if key != "main"))
-
-    return change
-
-
 NAMED = [("runs.yaml", ("runs",)), ("runs.yaml", ("averages",)), ("quantizers.yaml", ())]
 NAMED += [("figures.yaml", ()), (f"{SMOKE}.yaml", ("models",)), (f"{SMOKE}.yaml", ("corpora",))]
 BAD_NAMES = ["../up", ".hidden", "-option", "a|b", "line\n", "", "x" * 101]
@@ -414,10 +385,18 @@ BAD_NAMES = ["../up", ".hidden", "-option", "a|b", "line\n", "", "x" * 101]
     ("where", "name"),
     [*((NAMED[0], name) for name in BAD_NAMES), *((at, "../up") for at in NAMED[1:])],
 )
-def test_a_name_that_could_do_harm_is_a_problem(damaged, where, name):
+def test_a_name_that_could_do_harm_is_a_problem(folder, where, name):
     file, place = where
-    with changed(damaged / file, rename(*place, name=name)), pytest.raises(Problem) as caught:
-        load({"scale": "smoke", "seed": 100, "figures": "all"}, damaged)
+
+    def rename(content):
+        for key in place:
+            content = content[key]
+        # Miniatures are like main.
+        content[name] = content.pop(next(key for key in content if key != "main"))
+
+    edit_yaml(folder / file, rename)
+    with pytest.raises(Problem) as caught:
+        load({"scale": "smoke", "seed": 100, "figures": "all"}, folder)
     assert f"config/{file}" in str(caught.value)
 
 

@@ -16,7 +16,7 @@ FIGURES = list(LAYOUTS)
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     """All figures, each drawn once."""
-    return Drawn(tmp_path_factory.mktemp("figures"), PLAN, coarse=True)
+    return Drawn(tmp_path_factory.mktemp("figures"), PLAN)
 
 
 # What is drawn

@@ -91,21 +91,23 @@ def test_divergence_and_agreement_of_quantized_predictions_are_those_of_their_di
             assert row.stderr == pytest.approx(error.item(), rel=1e-4), metric
 
 
+def rewritten(workspace, trunk, folder, change):
+    """A workspace with the trunk, of which all models are changed."""
+    place = workspace.beside(folder, None, "trunk")
+    run = folder / place.plan.trajectories.train("trunk").folder
+    for point in Trajectory([trunk]).checkpoints:
+        model = AutoModelForCausalLM.from_pretrained(run / point.id)
+        change(model).save_pretrained(run / point.id)
+    path = run / "manifest.json"
+    path.write_text(manifest.describe(run, path, trunk.facts).text())
+    return place
+
+
 @pytest.fixture(scope="module")
 def halves(workspace, trunk, tmp_path_factory):
     """Workspaces with a trunk in bfloat16, and with the same weights in float32."""
-    found = []
-    for dtype in ("bfloat16", "float32"):
-        place = workspace.beside(tmp_path_factory.mktemp(dtype), None, "trunk")
-        folder = place.folder / place.plan.trajectories.train("trunk").folder
-        for point in Trajectory([trunk]).checkpoints:
-            model = AutoModelForCausalLM.from_pretrained(trunk.folder / point.id)
-            model.bfloat16().to(getattr(torch, dtype))
-            model.save_pretrained(folder / point.id)
-        path = folder / "manifest.json"
-        path.write_text(manifest.describe(folder, path, trunk.facts).text())
-        found.append(place)
-    return found
+    ways = (lambda model: model.bfloat16(), lambda model: model.bfloat16().float())
+    return [rewritten(workspace, trunk, tmp_path_factory.mktemp("half"), way) for way in ways]
 
 
 FULL = {
@@ -131,15 +133,12 @@ def test_full_precision_is_float32_whatever_the_dtype(halves, name):
 
 def test_a_loss_that_is_not_finite_is_one_line(workspace, trunk, tmp_path):
     """Weights that float32 holds, and activations that it does not."""
-    place = workspace.beside(tmp_path, None, "trunk")
-    folder = tmp_path / place.plan.trajectories.train("trunk").folder
-    for point in Trajectory([trunk]).checkpoints:
-        model = AutoModelForCausalLM.from_pretrained(folder / point.id)
-        layer = next(iter(models.linear_layers(model).values()))
-        layer.weight.data.sign_().mul_(1e38)
-        model.save_pretrained(folder / point.id)
-    path = folder / "manifest.json"
-    path.write_text(manifest.describe(folder, path, trunk.facts).text())
+
+    def change(model):
+        next(iter(models.linear_layers(model).values())).weight.data.sign_().mul_(1e38)
+        return model
+
+    place = rewritten(workspace, trunk, tmp_path, change)
     with pytest.raises(AssertionError, match=r"the loss of step-\d+ is not finite; leave"):
         place.build(place.plan.measurements.measure("trunk", "rtn3", "all", 100))
 

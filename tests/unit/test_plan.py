@@ -96,7 +96,10 @@ def test_jobs_are_distinct_hold_no_absolute_path_and_read_their_specification(sc
     for job in found:
         paths = chain([job.folder, job.manifest], job.needs)
         assert not [path for path in paths if path.startswith(("/", "~", ".."))], job.name
-        assert to_jsonable_python(settings_of(job.spec)) == job.spec["settings"], job.name
+        settings = settings_of(job.spec)
+        assert to_jsonable_python(settings) == job.spec["settings"], job.name
+        # What the paper is told may have tuples, which are lists on the other side.
+        assert settings == job.settings or job.stage == "paper.typeset", job.name
     for job in found[::20]:
         told = str(job.spec["settings"])
         assert str(ROOT) not in told and not re.search(r"'/(home|root|tmp|usr|work)", told)
