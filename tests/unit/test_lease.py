@@ -6,10 +6,26 @@ from subprocess import PIPE, Popen
 
 import psutil
 import pytest
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import lease
 from support import artifacts, wait_until
 from toy import Toy
 
 pytestmark = pytest.mark.slow
+
+
+def test_the_lease_on_a_folder_that_was_deleted_is_lost(tmp_path):
+    folder = tmp_path / "result"
+    folder.mkdir()
+    with lease.held(folder / ".lease", print) as require:
+        require()
+        shutil.rmtree(folder)
+        folder.mkdir()
+        with lease.held(folder / ".lease", print) as of_another:
+            with pytest.raises(Problem, match="was deleted"):
+                require()
+            of_another()
+    assert not [*folder.iterdir()]
 
 
 # Jobs
