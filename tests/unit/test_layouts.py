@@ -20,11 +20,7 @@ CASES = [
     for curves, quantizers in ((1, 3), (4, 1))
 ]
 COUNTED = {
-    name: figure(
-        layout,
-        {f"Curve {n}": [RUNS[n]] for n in range(curves)},
-        QUANTIZERS[:quantizers],
-    )
+    name: figure(layout, {f"Curve {n}": [RUNS[n]] for n in range(curves)}, QUANTIZERS[:quantizers])
     for name, layout, curves, quantizers in CASES
 }
 

@@ -69,34 +69,20 @@ def test_no_degradation_is_known_where_all_was_right():
     assert np.isnan(measurements.degradation([(np.ones(4), np.float32([1, 0, 1, 0]))])).all()
 
 
-rows = st.lists(
-    st.fixed_dictionaries(
-        {
-            "trajectory": st.sampled_from(["constant-3e-3", "a,b", 'quoted "name"', "nan"]),
-            "family": st.just("controlled"),
-            "phase": st.sampled_from(["stable", "cooldown", "average"]),
-            # A merged model has no step, and steps may repeat.
-            "step": st.integers(0, 10**7) | st.none(),
-            "tokens": st.integers(0, 10**14) | st.none(),
-            "lr": st.floats(0, 1) | st.none(),
-            "seed": st.integers(0, 2**31) | st.none(),
-            "quantizer": st.sampled_from(["fp", "gptq-4bit", "gptq-4bit-static"]),
-            "method": st.sampled_from(["fp", "gptq"]),
-            "bits": st.sampled_from([3, 4]) | st.none(),
-            "group_size": st.just(128) | st.none(),
-            # Ids of digits alone must not become numbers, nor words of pandas become nothing.
-            "checkpoint_id": st.sampled_from(["step-0000360", "0360", "1e5", "null", "v1.0"]),
-            "task": st.sampled_from(["arc-easy", "007", "NA"]) | st.none(),
-            "metric": st.sampled_from(["loss", "quantization_error"]),
-            "value": st.floats(allow_nan=False, allow_infinity=False),
-            "stderr": st.floats(0, allow_infinity=False) | st.none(),
-            # Nor must digests of digits alone.
-            "checkpoint": st.from_regex(r"[0-9e]{16}|[0-9a-f]{16}", fullmatch=True),
-        }
-    ),
-    min_size=1,
-    max_size=8,
-)
+# Ids and tasks of digits alone must not become numbers, nor words of pandas become nothing. Steps
+# may repeat, and a merged model has none.
+NAMES = st.sampled_from(["constant-3e-3", "a,b", 'quoted "name"', "nan"])
+TEXTS = st.sampled_from(["step-0000360", "0360", "1e5", "007", "null", "NA", "v1.0"])
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.none()
+WHOLE = st.integers(0, 10**14) | st.none()
+FIELDS = {
+    **dict.fromkeys(("trajectory", "family", "phase", "quantizer", "method", "metric"), NAMES),
+    **dict.fromkeys(("checkpoint_id", "checkpoint"), TEXTS),
+    **dict.fromkeys(("step", "tokens", "seed", "bits", "group_size"), WHOLE),
+    "task": TEXTS | st.none(),
+    **dict.fromkeys(("lr", "value", "stderr"), NUMBERS),
+}
+rows = st.lists(st.fixed_dictionaries(FIELDS), min_size=1, max_size=8)
 
 
 @given(rows)

@@ -72,6 +72,23 @@ def test_a_mix_is_its_corpus_but_for_the_text_to_train_on(corpus, built, held_ou
     assert not [each for each in held_out if on_one_line(each) in text]
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('"""é."""; ä = "é"  # ö\n', '; ä = "é"  # ö\n'),
+        (
+            'def f():\n    "ß"  # why\n    def g():\n        "g"',
+            "def f():\n      # why\n    def g():\n",
+        ),
+        ('x = 1\n\x0c\n"""After\ta form feed."""\n# End.', "x = 1\n\x0c\n# End."),
+    ],
+)
+def test_strings_that_stand_alone_are_taken_out(tmp_path, source, expected):
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    assert packages.taken_out(file) == expected
+
+
 def test_source_files_are_code_or_tests(install):
     code = ["core.py", "testing/helper.py", "latest.py", "contest.py", "attest/tests.py"]
     tests = ["test/a.py", "sub/tests/deep/b.py", "test_c.py", "c_test.py", "conftest.py"]
