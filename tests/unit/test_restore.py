@@ -7,7 +7,7 @@ import pytest
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.machine import Device
 from support import differing
-from toy import Toy
+from toy import NAMES, Toy
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +18,23 @@ def drop(toy, name, *files):
     found.drop(files)
     assert found.dropped() == {*files}
     assert not any((found.folder / file).exists() for file in files)
+
+
+def test_what_was_dropped_is_no_reason_to_build_and_comes_back_when_it_is_read(toy):
+    complete = toy.results()
+    drop(toy, "walk", "sums.txt")
+    drop(toy, "numbers", "sub/numbers.txt")
+    assert toy.settle() == dict.fromkeys(NAMES, True)
+    times = {path: path.stat().st_mtime_ns for path in toy.folder.rglob("*record.json")}
+    # Read again, and so are the numbers that it is made from.
+    said = toy.build(title="sum")
+    assert {*said} == toy.made(said) == {"total"}, said
+    assert said["total"].count("done in") == 3
+    changed = {"total.json", "total.manifest.json", "total.spec.json"}
+    assert {*differing(complete, toy.results())} == changed
+    for path, before in times.items():
+        assert (path.stat().st_mtime_ns == before) == (path.name == "record.json")
+    assert not list(toy.folder.rglob("*absent.json")) and not list(toy.folder.rglob(".work-*"))
 
 
 def test_what_cannot_be_made_again_is_a_line_of_each_job_and_costs_nothing(toy):
