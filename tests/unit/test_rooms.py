@@ -28,7 +28,7 @@ ROOMS += ["figures", "claims", "paper", "config", "plan", "provenance", "report"
 # Lines at most, by what git lists: lower a number when the count falls, never raise it.
 BUDGETS = {
     "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_398),
-    "tests": (["tests"], 17_055),
+    "tests": (["tests"], 16_394),
     "docs": (["docs/*.md"], 881),
     "make": (["Makefile"], 90),
 }
