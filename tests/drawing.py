@@ -3,7 +3,7 @@
 import json
 import shutil
 from functools import partial
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from zlib import crc32
 
@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 import yaml
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
+from matplotlib.text import Text
 from ptq_dynamics.base import needs
 from ptq_dynamics.base.content import canonical, write_atomically
-from ptq_dynamics.config import load
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
@@ -29,6 +30,7 @@ from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.panels import Sheet
 from ptq_dynamics.figures.places import STRIP
+from ptq_dynamics.figures.style import SMALLEST
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import join, read_table
 from ptq_dynamics.measure.names import FULL_PRECISION
@@ -38,7 +40,7 @@ from ptq_dynamics.plan.planned_runs import PlannedBranch
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
-from support import ROOT, edit_yaml
+from support import ROOT, edit_yaml, plan
 
 BLOCKS = 24
 # What probes give at every checkpoint.
@@ -72,7 +74,7 @@ def planned(folder, figures, scale="laptop", **changes):
     for file, change in changes.items():
         edit_yaml(config / f"{file}.yaml", change)
     (config / "figures.yaml").write_text(yaml.safe_dump(figures, sort_keys=False))
-    return Plan(load({"scale": scale, "seed": 100, "figures": "all"}, config), ROOT)
+    return plan(scale, config)
 
 
 def random(*names: object) -> np.random.Generator:
@@ -254,10 +256,10 @@ class Inputs:
 
 
 class Drawn:
-    """Figures of a plan, each drawn once by its layout, or without pictures to save time."""
+    """Figures of a plan, each drawn once by its layout, without files of pictures to save time."""
 
-    def __init__(self, folder: Path, plan: Plan, *, coarse: bool = False) -> None:
-        self.folder, self.plan, self.coarse = folder, plan, coarse
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self.folder, self.plan = folder, plan
         self.inputs = Inputs(folder, plan)
         self._pictures: dict[str, Picture] = {}
         self.facts: dict[str, dict] = {}
@@ -280,8 +282,7 @@ class Drawn:
             context = self.context(name)
             made = context.settings.figure.draw(Sheet(Curves(context.settings, context.inputs)))
             with pytest.MonkeyPatch.context() as patch:
-                if self.coarse:
-                    patch.setattr(draw, "PICTURES", ())
+                patch.setattr(draw, "PICTURES", ())
                 draw.save(made, context)
             self._pictures[name], self.facts[name] = made.figure, made.facts
         return self._pictures[name]
@@ -387,3 +388,31 @@ def check_contours(ax: Axes, rows: pd.DataFrame) -> None:
         again = draw(surface.columns, surface.index, surface, drawn.levels)
         for one, other in zip(drawn.get_paths(), again.get_paths(), strict=True):
             assert np.allclose(one.vertices, other.vertices)
+
+
+def check_texts(picture: Picture) -> None:
+    """No text is too small, hides another, or is cut off at a side."""
+    canvas = FigureCanvasAgg(picture)
+    canvas.draw()
+    boxes = {}
+    for text in picture.findobj(Text):
+        box = text.get_window_extent(canvas.get_renderer())
+        if text.get_visible() and text.get_text().strip() and not is_beyond(text, picture):
+            assert text.get_fontsize() >= SMALLEST
+            boxes[text] = box.padded(-0.5)
+    for one, other in combinations(boxes, 2):
+        assert not boxes[one].overlaps(boxes[other]), (one.get_text(), other.get_text())
+    for text, box in boxes.items():
+        assert box.x0 > -2 and box.x1 < picture.bbox.width + 2, text.get_text()
+
+
+def is_beyond(text: Text, picture: Picture) -> bool:
+    """Whether a text labels a tick outside the limits of its axis, where it is not drawn."""
+    for ax in picture.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                if text in (tick.label1, tick.label2):
+                    room = 1e-6 * (high - low)
+                    return not low - room <= tick.get_loc() <= high + room
+    return False

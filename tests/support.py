@@ -18,13 +18,11 @@ import pytest
 import yaml
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
-from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.engine.job import Job
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.train.trainer import Trainer
 from pydantic import TypeAdapter
 from snakemake.utils import update_config
 
@@ -176,7 +174,7 @@ class Workspace:
     def build(self, job: Job, **changes: Any) -> Manifest:
         """Run a job that must succeed; its manifest."""
         status = self.attempt(job, **changes)
-        assert status == 0, (self.folder / log_of(job)).read_text()[-2000:]
+        assert status == 0, (self.folder / job.paths.log).read_text()[-2000:]
         return self.manifest(job)
 
     def make(self, job: Job) -> Manifest:
@@ -223,11 +221,6 @@ def job_file(folder: Path, spec: Mapping[str, Any]) -> str:
     path = folder / f".job-{name}.json"
     path.write_text(json.dumps(spec))
     return str(path)
-
-
-def log_of(job: Job) -> str:
-    """Path of a job's log."""
-    return str(job.paths.log)
 
 
 def visible(folder: Path) -> dict[str, bytes]:
@@ -284,17 +277,6 @@ def wait_until(
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.01)
-
-
-def begin(trainer: Trainer, data: TrainingData, steps: int) -> None:
-    """The first updates of a run, with what it saves and logs on the way."""
-    trainer.cut_curve()
-    trainer.save_due()
-    for step in range(steps):
-        loss, norm = trainer.update(data.at(step))
-        trainer.save_due()
-        if trainer.step % trainer.settings.log_every == 0 or trainer.step == trainer.settings.last:
-            trainer.log(loss, norm)
 
 
 def copy_results(source: Path, target: Path, names: Sequence[str]) -> None:

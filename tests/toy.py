@@ -14,7 +14,7 @@ from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen
 from typing import Any
 
-from support import ROOT
+from support import ROOT, artifacts
 
 PACKAGE = "workflow/ptq_dynamics"
 MODULES = {
@@ -145,6 +145,10 @@ class Toy:
         shutil.copytree(self.folder, copy.folder)
         copy.specs = self.specs
         return copy
+
+    def results(self) -> dict[str, bytes]:
+        """Bytes of all results, without records."""
+        return artifacts(self.folder / "results")
 
     def edit(self, name: str, old: str, new: str) -> None:
         """Replace a text in one of its modules."""

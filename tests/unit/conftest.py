@@ -15,6 +15,7 @@ from ptq_dynamics import cli
 from ptq_dynamics.engine.manifest import Manifest
 from support import Workspace, plan, tiny_config
 from tiny import create
+from toy import NAMES, Toy
 from transformers import LlamaForCausalLM
 
 
@@ -58,12 +59,6 @@ def branch(workspace: Workspace, trunk: Manifest) -> Manifest:
 
 
 @pytest.fixture(scope="session")
-def average(workspace: Workspace, trunk: Manifest) -> Manifest:
-    """Means of the trunk's last 3 checkpoints."""
-    return workspace.build(workspace.plan.trajectories.average("lawa"))
-
-
-@pytest.fixture(scope="session")
 def rtn(workspace: Workspace, trunk: Manifest) -> Manifest:
     """The trunk rounded to 3 bits."""
     return workspace.build(workspace.plan.measurements.measure("trunk", "rtn3", "all", 100))
@@ -83,6 +78,20 @@ def model() -> LlamaForCausalLM:
         for weight in model.parameters():
             weight.copy_(weight.bfloat16())
     return model
+
+
+@pytest.fixture(scope="session")
+def built_toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+    """A toy (tests/toy.py) with its results."""
+    toy = Toy.at(tmp_path_factory.mktemp("toy"))
+    assert toy.made(toy.build()) == {*NAMES}
+    return toy
+
+
+@pytest.fixture
+def toy(built_toy: Toy, tmp_path: Path) -> Toy:
+    """A copy of it that a test may change."""
+    return built_toy.copied(tmp_path / "copy")
 
 
 @pytest.fixture

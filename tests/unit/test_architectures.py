@@ -28,8 +28,6 @@ MODELS = {
 }
 SHAPES = {name: {"architecture": name, **SIZE, **own} for name, own in MODELS.items()}
 del SHAPES["mamba2"]["rotary_base"]
-CLASSES = {"llama": "Llama", "smollm3": "SmolLM3", "olmo": "Olmo", "olmo2": "Olmo2"}
-CLASSES |= {"apertus": "Apertus", "qwen3": "Qwen3", "olmoe": "Olmoe", "mamba2": "Mamba2"}
 
 
 def config_of(folder):
@@ -63,7 +61,7 @@ def last(built):
 def test_a_fresh_model_is_of_transformers_own_class_and_as_large_as_planned(built, name):
     shape = built.plan.site.config.scale.models[name]
     model = models.plain(shape.create(300, seed=3))
-    assert type(model).__name__ == f"{CLASSES[name]}ForCausalLM"
+    assert type(model).__name__.lower() == f"{name}forcausallm"
     for theirs, ours in {"num_key_value_heads": "key_value_heads", "state_size": "state"}.items():
         assert getattr(model.config, theirs, None) == getattr(shape, ours, None)
     assert {layer.in_features for layer in models.linear_layers(model).values()} == {*shape.widths}

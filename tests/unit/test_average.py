@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations
+from math import exp
 
 import numpy as np
 import pytest
@@ -13,13 +14,14 @@ from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.trajectories.average import weighted_mean, write_mean
-from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory, step_id
 from safetensors.torch import load_file, save_file
 from support import artifacts, differing, figure, one_line, plan, tiny_config
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
 
+AGES = range(0, 24, 4)  # of the checkpoints that fading averages weigh
 weights = st.lists(st.floats(0.01, 10.0), min_size=1, max_size=8)
 
 
@@ -40,10 +42,6 @@ def require_mean(found, states, shares=None):
     for name, value in expected.items():
         gap = np.abs(found[name].numpy() - value.astype(np.float32)).max()
         assert gap <= np.spacing(np.abs(value).max().astype(np.float32)), (name, gap)
-
-
-def state(manifest, name):
-    return load_file(manifest.folder / name / "model.safetensors")
 
 
 @given(weights, st.integers(0, 2**31))
@@ -109,81 +107,77 @@ def test_checkpoints_of_several_models_are_a_problem(tmp_path, change, message):
 
 
 @pytest.fixture
-def made(workspace, trunk, branch, average):
-    """An average by its name, with its checkpoints."""
+def made(workspace):
+    """A trajectory by its name."""
 
     def do(name):
-        found = workspace.build(workspace.plan.trajectories.average(name))
-        return found, Trajectory([found]).checkpoints
+        (job,) = workspace.plan.trajectories.jobs(name)
+        return Trajectory([workspace.make(job)])
 
     return do
 
 
-def test_lawa_is_the_uniform_mean_of_the_last_checkpoints(workspace, made, trunk):
-    found, points = made("lawa")
-    ids = {point.step: point for point in Trajectory([trunk]).checkpoints}
-    planned = workspace.plan.site.planned["lawa"].measured
-    assert [(point.id, point.step) for point in points] == planned and len(planned) > 1
-    for point in points:
-        members = [ids[point.step - back].id for back in (4, 2, 0)]
-        require_mean(state(found, point.id), [state(trunk, each) for each in members])
-        assert point == replace(ids[point.step], lr=None, phase="average")
-    assert found.facts["parameters"] == trunk.facts["parameters"]
+def of(run, *steps):
+    """As many shares of checkpoints of a run."""
+    return {(run, step): 1 for step in steps}
 
 
-def test_windows_are_the_uniform_means_that_the_run_has_room_for(workspace, made, trunk):
-    """Three checkpoints 12 steps apart do not fit into 24 steps."""
-    found, points = made("windows")
-    assert [(point.id, point.step) for point in points] == [("every-2", 24), ("every-6", 24)]
-    ids = {point.step: point.id for point in Trajectory([trunk]).checkpoints}
-    for point, every in zip(points, (2, 6), strict=True):
-        members = [state(trunk, ids[24 - every * back]) for back in range(3)]
-        require_mean(state(found, point.id), members)
-    assert workspace.plan.site.planned["windows"].ages == {"every-2": 2, "every-6": 6}
+def along(number):
+    return {("lawa-of-lawa", 24): 3 - number, ("lawa-of-branch", 20): number}
 
 
-def test_exponential_averages_weigh_all_checkpoints_by_age(workspace, made, trunk):
-    found, points = made("fading")
-    assert [(point.id, point.step) for point in points] == [("memory-2", 24), ("memory-8", 24)]
-    ids = {point.step: point.id for point in Trajectory([trunk]).checkpoints}
-    ages, fading = np.arange(0, 24, 4), workspace.plan.site.planned["fading"]
-    for point, memory in zip(points, (2, 8), strict=True):
-        shares = np.exp(-ages / memory)
-        members = [state(trunk, ids[24 - age]) for age in ages]
-        require_mean(state(found, point.id), members, shares.tolist())
-        age = fading.ages[point.id]
-        assert age == pytest.approx(np.average(ages, weights=shares))
-    sparse = fading.entry.model_copy(update={"every": Fraction(3, 190)})
-    assert replace(fading, entry=sparse).means == []
+# By id and step, the checkpoints that each is made of, and their shares. Three checkpoints 12 steps
+# apart do not fit into 24 steps.
+MEANS = {
+    "lawa": {(step_id(s), s): of("trunk", s - 4, s - 2, s) for s in (12, 24)},
+    "windows": {(f"every-{n}", 24): of("trunk", 24 - 2 * n, 24 - n, 24) for n in (2, 6)},
+    "fading": {
+        (f"memory-{memory}", 24): {("trunk", 24 - age): exp(-age / memory) for age in AGES}
+        for memory in (2, 8)
+    },
+    "line-of-averages": {(step_id(number), number): along(number) for number in range(4)},
+    "merge": {("merged", None): {("branch", 20): 3, ("trunk", 24): 1}},
+    # The last measured checkpoints, whatever their steps.
+    "last-of-branch": {(step_id(s), s): of("branch", s - 4, s) for s in (16, 20)},
+}
 
 
-def test_a_line_goes_from_one_average_to_another(made):
-    """Its ends are theirs, and the points between lie evenly."""
-    both = [made("lawa-of-lawa"), made("lawa-of-branch")]
-    ends = [state(found, points[-1].id) for found, points in both]
-    found, points = made("line-of-averages")
-    assert [(p.id, p.step) for p in points] == [(f"step-000000{n}", n) for n in range(4)]
-    for number, point in enumerate(points):
-        require_mean(state(found, point.id), ends, [1 - number / 3, number / 3])
+@pytest.mark.parametrize("name", MEANS)
+def test_an_average_is_the_mean_of_its_checkpoints(workspace, made, name):
+    found, planned = made(name), workspace.plan.site.planned[name]
+    assert [(point.id, point.step) for point in found.checkpoints] == [*MEANS[name]]
+    assert planned.measured == [*MEANS[name]]
+    assert found.fact("parameters") == made("trunk").fact("parameters")
+    for point, shares in zip(found.checkpoints, MEANS[name].values(), strict=True):
+        states, tokens = [], []
+        for run, step in shares:
+            source = made(run)
+            (member,) = (each for each in source.checkpoints if each.step == step)
+            tokens.append(member.tokens)
+            states.append(load_file(source.folder(member) / "model.safetensors"))
+        mean = load_file(found.folder(point) / "model.safetensors")
+        require_mean(mean, states, [float(share) for share in shares.values()])
+        phase = "interpolation" if name.startswith("line") else "average"
+        assert (point.tokens, point.lr, point.phase) == (max(tokens), None, phase)
 
 
-def test_a_merge_is_the_weighted_mean_of_last_checkpoints(workspace, made, trunk, branch):
-    """Weights of 3 and 1 are shares of 3/4 and 1/4; the run it follows is the last one's."""
-    found, points = made("merge")
-    ends = [Trajectory([each]).checkpoints[-1] for each in (branch, trunk)]
-    assert points == [Checkpoint("merged", None, ends[1].tokens, None, "average")]
-    members = [state(each, end.id) for each, end in zip((branch, trunk), ends, strict=True)]
-    require_mean(state(found, "merged"), members, [0.75, 0.25])
-    assert workspace.plan.site.planned["merge"].followed.name == "trunk"
+def test_averages_know_the_mean_age_of_what_they_are_made_of(workspace):
+    planned = workspace.plan.site.planned
+    assert planned["windows"].ages == {"every-2": 2, "every-6": 6}
+    for memory in (2, 8):
+        age = np.average(AGES, weights=np.exp(-np.array(AGES) / memory))
+        assert planned["fading"].ages[f"memory-{memory}"] == pytest.approx(age)
+    sparse = planned["fading"].entry.model_copy(update={"every": Fraction(3, 190)})
+    assert replace(planned["fading"], entry=sparse).means == []
 
 
-def test_a_greedy_soup_takes_what_lowers_its_loss(workspace, made, trunk, branch):
+def test_a_greedy_soup_takes_what_lowers_its_loss(workspace, made):
     """Its loss on the text that chooses is that of some members' mean, not above any member's."""
-    found, _ = made("soup")
+    found = made("soup")
     corpus = workspace.build(workspace.plan.trajectories.corpus("main"))
     settings = workspace.plan.trajectories.average("soup").settings.choice
     blocks = tokens.blocks(corpus, "probe", settings.context, settings.blocks)
-    ends = [Trajectory([each]) for each in (branch, trunk, made("lawa")[0])]
+    ends = [*map(made, ("branch", "trunk", "lawa"))]
     folders = [each.folder(each.checkpoints[-1]) for each in ends]
 
     def loss(folder):
@@ -195,36 +189,9 @@ def test_a_greedy_soup_takes_what_lowers_its_loss(workspace, made, trunk, branch
             folder = workspace.folder / "subsets" / "-".join(map(str, taken))
             write_mean(folder, [folders[at] for at in taken], [1.0] * size)
             means[taken] = loss(folder)
-    soup = loss(found.subfolder("merged"))
+    soup = loss(found.folder(*found.checkpoints))
     assert any(each == pytest.approx(soup, abs=1e-6) for each in means.values())
     assert soup <= min(means[at,] for at in range(3)) + 1e-6
-
-
-def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspace, made, branch):
-    found, points = made("last-of-branch")
-    source, planned = Trajectory([branch]), workspace.plan.site.planned["branch"]
-    measured = source.at(point.id for point in planned.measured)
-    assert [point.step for point in measured] == [12, 16, 20]
-    assert points == [replace(end, lr=None, phase="average") for end in measured[1:]]
-    for point, members in zip(points, pairwise(measured), strict=True):
-        require_mean(state(found, point.id), [state(branch, each.id) for each in members])
-
-
-# The branch has checkpoints at 12, 14, 16, 18 and 20; a merge has no step, so none lies before it.
-REFUSED = [
-    ("lawa-of-branch", {"window": 6}, "(5 from step-0000012 to step-0000020, 3 measured)"),
-    ("line-of-averages", {"end": "kumar-70m-constant"}, "whose models differ in shape"),
-    ("merge", {"merge": ["trunk", "merge"]}, "averages.merge depends on itself"),
-    ("last-of-branch", {"last": 4}, "has no average"),
-    ("lawa-at-12", {"at": "13/190"}, "weights is lawa-at-12; name an average that ends at step 12"),
-]
-
-
-@pytest.mark.parametrize(("name", "change", "words"), REFUSED)
-def test_averages_that_cannot_be_made_are_refused_in_one_line(tmp_path, name, change, words):
-    config = tiny_config(tmp_path, runs={"averages": {name: change}})
-    with one_line("config/runs.yaml: ", words):
-        plan("smoke", config)
 
 
 # Shards, one job each

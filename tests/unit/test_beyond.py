@@ -1,6 +1,5 @@
 """Objectives, optimizers and laws beyond the paper, and how their figures are chosen."""
 
-from copy import deepcopy
 from types import SimpleNamespace
 
 import numpy as np
@@ -91,34 +90,18 @@ def test_label_noise_replaces_its_share_of_targets_and_follows_from_the_batch():
     assert changed[:, 1:].mean() == pytest.approx(0.1, abs=0.01)
 
 
-def test_muon_moves_matrices_along_all_directions_and_goes_on_from_a_state(model, rows):
+def test_muon_moves_matrices_along_all_directions(model, rows):
     optimizer = Muon(kind="muon", weight_decay=0.0, betas=(0.9, 0.95), eps=1e-8, momentum=0.9)
     name = next(n for n, each in model.named_parameters() if "dense_h_to_4h.weight" in n)
     matrix = dict(model.named_parameters())[name]
     made, before = optimizer.make(model, 10), matrix.detach().clone()
     optimizer.set_rate(made, 0.01, 0.01)
-
-    def step(with_):
-        for each, slope in zip(model.parameters(), gradients(Language(), model, rows), strict=True):
-            each.grad = slope
-        with_.step()
-
-    step(made)
+    for each, slope in zip(model.parameters(), gradients(Language(), model, rows), strict=True):
+        each.grad = slope
+    made.step()
     values = svdvals(matrix.detach() - before)
     # Most directions move alike, however small their gradients are.
     assert values.quantile(0.25) > values.max() / 2
-    saved = deepcopy(made.state_dict())
-    weights = [each.detach().clone() for each in model.parameters()]
-    step(made)
-    ends = [each.detach().clone() for each in model.parameters()]
-    with torch.no_grad():
-        for each, value in zip(model.parameters(), weights, strict=True):
-            each.copy_(value)
-    other = optimizer.make(model, 10)
-    optimizer.set_rate(other, 0.01, 0.01)
-    other.load_state_dict({**other.state_dict(), "state": saved["state"]})
-    step(other)
-    assert all(map(torch.equal, model.parameters(), ends))
 
 
 def test_a_law_is_judged_on_runs_that_it_has_not_seen():

@@ -1,11 +1,8 @@
 """The page of titles and captions beside the figures, and the one that is committed."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from PIL import Image
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.figures import contact
 from ptq_dynamics.figures.captions import has_page, page, write_page
 from support import ROOT, plan
 
@@ -48,14 +45,6 @@ def test_a_damaged_picture_does_not_prevent_its_repair(damage, tmp_path):
     assert has_page(figures, folder)
     path.write_bytes(content)
     assert not has_page(figures, folder)
-
-
-def test_two_builds_may_write_the_sheet_at_once(tmp_path):
-    folder = folder_of_figures(tmp_path / "figures")
-    pictures, sheet = sorted(folder.glob("*.png")), folder / "contact-sheet.png"
-    with ThreadPoolExecutor(4) as pool:
-        [*pool.map(lambda _: contact.write(pictures, sheet), range(20))]
-    assert contact.is_current(pictures, sheet)
 
 
 def test_the_page_of_the_reference_is_up_to_date():

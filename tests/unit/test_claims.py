@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import check_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.text import Text
 from ptq_dynamics.claims import judge
 from ptq_dynamics.claims.bootstrap import REPLICATES, Bootstrap, weights
 from ptq_dynamics.claims.controlled import (
@@ -30,7 +30,6 @@ from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
 from ptq_dynamics.cli import maintainers
 from ptq_dynamics.figures.labels import ShownRun
-from ptq_dynamics.figures.style import SMALLEST
 from ptq_dynamics.measure.series import Series
 from support import ROOT
 
@@ -184,21 +183,11 @@ def test_the_interval_that_decides_excludes_one_if_the_claim_is_resolved(jitter)
         assert low <= first["low"] and first.get("high", high) <= high
 
 
-def test_the_plot_of_untested_claims_names_them(of_paper):
+def test_the_plot_names_untested_claims_and_no_text_hides_another(of_paper):
     nothing = [{**claim, "outcome": "not measured", "rows": []} for claim in of_paper.values()]
     notes = forest({"a": nothing}).get_supxlabel().replace("\n", " ")
     assert all(claim.short in notes for claim in CONTROLLED)
-
-
-def test_the_plot_has_no_texts_that_overlap_and_none_too_small(of_paper):
-    figure = forest({"a": [*of_paper.values()]})
-    figure.draw_without_rendering()
-    texts = [t for t in figure.findobj(Text) if t.get_text() and t.get_visible()]
-    drawn = [t for t in texts if (box := t.get_window_extent()).width and box.height]
-    assert min(text.get_fontsize() for text in drawn) >= SMALLEST
-    boxes = [text.get_window_extent().padded(-0.5) for text in drawn]
-    for one, other in itertools.combinations(range(len(boxes)), 2):
-        assert not boxes[one].overlaps(boxes[other]), (drawn[one], drawn[other])
+    check_texts(forest({"a": [*of_paper.values()]}))
 
 
 @pytest.mark.parametrize(("decay", "twice"), [(1.5, 1.2), (1.1, 1.4)])

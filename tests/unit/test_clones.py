@@ -41,18 +41,6 @@ def test_released_files_have_their_bytes_whatever_the_user_sets_for_line_ends(tm
         assert git(tmp_path / "clone", "status", "--porcelain") == ""
 
 
-def test_a_shallow_history_is_told_from_a_complete_one(clone, tmp_path):
-    commits = {*git(clone, "log", "--format=%H %T").split()}
-    assert machine.history(clone) == (commits, "")
-    shallow = tmp_path / "shallow"
-    git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), str(shallow))
-    known, gap = machine.history(shallow)
-    assert known == {*git(clone, "log", "-1", "--format=%H %T").split()}
-    assert gap.endswith("run git fetch --unshallow")
-    git(shallow, "fetch", "-q", "--unshallow")
-    assert machine.history(shallow) == (commits, "")
-
-
 def test_the_commit_of_a_clone_that_another_user_owns_is_read(clone):
     if os.getuid():
         pytest.skip("only root can give files away")

@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from subprocess import run
 
@@ -22,11 +21,11 @@ from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import Choice, expand
 from ptq_dynamics.plan import Plan
 from pydantic import TypeAdapter, ValidationError
-from support import MAKE, ROOT, edit_yaml, figure
+from support import MAKE, ROOT, SCALE, edit_yaml, figure, tiny_config
 from typer.main import get_command
 
 CONFIG = ROOT / "config"
-SMOKE = "scales/smoke.yaml"
+SMOKE = "scales/smoke"
 # What pydantic calls the alternatives of a type, and other words of Python.
 FOREIGN = ["pydantic", "constrained", "literal[", "list[", "dict[", "AtMost", "instance of"]
 FOREIGN += ["Input", "[key]", "ictionary", "valid tuple", "whole", "_kind_of", "Value error"]
@@ -56,7 +55,7 @@ def refused(folder, words, **choice):
 
 
 FILES = {name: f"{name}.yaml" for name in TYPES if (CONFIG / f"{name}.yaml").exists()}
-FILES |= {"scale": SMOKE}
+FILES |= {"scale": f"{SMOKE}.yaml"}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -93,98 +92,131 @@ def put(*path, value):
     return change
 
 
-TRUNK = ("runs", "constant-3e-3")
-KUMAR = ("runs", "kumar-{size}-wsd-{at}")
-BAD = {
-    # What a user meets most.
-    "unknown key": (
-        "runs.yaml",
-        put(*TRUNK, "peak_rl", value=1e-3),
-        ["runs.constant-3e-3.peak_rl: unknown key; did you mean 'peak_lr'?", "allowed: "],
-    ),
-    "missing key": (SMOKE, put("budget", value="del"), ["budget: is required and missing"]),
-    "no mapping": (SMOKE, put("models", "main", value=[1]), ["models.main is [1]: must be a mapp"]),
-    "unknown trajectory": (
-        "figures.yaml",
-        put("fig04", "curves", "Stable", value=["constant"]),
-        ["fig04.curves", "no trajectory 'constant'", "nearest: moe-constant"],
-    ),
-    "a reference that no curve is": (
-        "figures.yaml",
-        put("beyond-bits", "options", "beside", value="Decai"),
-        ["figures.yaml: beyond-bits", "3e-4 are Decay, LAWA: must be 'Decai' (options.beside)"],
-    ),
-    "gradients against a budget": (
-        "figures.yaml",
-        put("fig05", "metrics", value=["loss", "gradient_norm", "quantization_error"]),
-        ["fig05", "options.x is 'budget', but gradient_norm needs 'tokens'; drop one"],
-    ),
-    # What does not fit together.
-    "more validation text than there is": (
-        SMOKE,
-        put("landscape", "blocks", value=65),
-        ["landscape needs 2,080 tokens in blocks of 32 (model 'main')", "validation has 2,048"],
-    ),
-    "uneven batches of curvature": (
-        SMOKE,
-        put("curvature", "batch", value=3),
-        ["curvature.batch 3 does not divide its 8 blocks", "change one of the two"],
-    ),
-    "a part of a sequence": (
-        "runs.yaml",
-        put("runs", "larger-batch", "batch_factor", value=0.3),
-        ["larger-batch.batch_factor is 3/10, which makes 2.4 sequences of a batch of 8"],
-    ),
-    "groups of heads": (
-        SMOKE,
-        put("models", "moe", "key_value_heads", value=3),
-        ["models.moe", "key_value_heads 3 does not divide heads 2"],
-    ),
-    "group size does not divide": (
-        "quantizers.yaml",
-        put("gptq-4bit", "group_size", value=48),
-        ["gptq-4bit.group_size is 48", "does not divide the layer width 32", "{at_most: N}"],
-    ),
-    "a quantizer that takes not all models": (
-        "tables.yaml",
-        put("families", "quantizers", value=["awq-4bit"]),
-        ["families.quantizers has awq-4bit, which cannot quantize olmo2-1b"],
-    ),
-    "cooldown after the trunk's end": (
-        "runs.yaml",
-        put(*TRUNK, "length", value="150/190"),
-        ["runs.rainbow-172.at is step 172", "constant-3e-3 keeps no state"],
-    ),
-    # Values of runs in words.
-    "a value of no run": (
-        "figures.yaml",
-        put("fig04", "title", value="At {peak_lr of constant-3e3}"),
-        ["fig04.title: no run or average 'constant-3e3'; the nearest: constant-3e-3"],
-    ),
-    # Grids.
-    "not in the name": (
-        "runs.yaml",
-        put(*KUMAR, "over", "cooldown", value=[10, 20]),
-        ["runs.kumar-{size}-wsd-{at} and another entry generate 'kumar-70m-wsd-1.5'"],
-    ),
-    "a value of a grid that the type refuses": (
-        "runs.yaml",
-        put(*KUMAR, "over", "at", value=[1.5, "late"]),
-        ["runs.kumar-70m-wsd-late.at is 'late/190': must be a number or a fraction"],
-    ),
-}
+# What a user may write, and below it words of the message.
+BAD = """
+runs: runs.constant-3e-3.peak_rl = 1.0e-3
+    runs.constant-3e-3.peak_rl: unknown key; did you mean 'peak_lr'? … allowed:
+
+scales/smoke: budget = del
+    budget: is required and missing
+
+figures: fig04.curves.Stable = [constant]
+    fig04.curves … no trajectory 'constant' … nearest: moe-constant
+
+figures: beyond-bits.options.beside = Decai
+    beyond-bits … 3e-4 are Decay, LAWA: must be 'Decai' (options.beside)
+
+figures: fig05.metrics = [loss, gradient_norm, quantization_error]
+    fig05 … options.x is 'budget', but gradient_norm needs 'tokens'; drop one
+
+scales/smoke: landscape.blocks = 65
+    landscape needs 2,080 tokens in blocks of 32 (model 'main') … validation has 2,048
+
+scales/smoke: curvature.batch = 3
+    curvature.batch 3 does not divide its 8 blocks … change one of the two
+
+runs: runs.larger-batch.batch_factor = 0.3
+    larger-batch.batch_factor is 3/10, which makes 2.4 sequences of a batch of 8
+
+scales/smoke: models.moe.key_value_heads = 3
+    models.moe … key_value_heads 3 does not divide heads 2
+
+quantizers: gptq-4bit.group_size = 48
+    gptq-4bit.group_size is 48 … does not divide the layer width 32 … {at_most: N}
+
+tables: families.quantizers = [awq-4bit]
+    families.quantizers has awq-4bit, which cannot quantize olmo2-1b
+
+runs: runs.constant-3e-3.length = 150/190
+    runs.rainbow-172.at is step 172 … constant-3e-3 keeps no state
+
+figures: fig04.title = At {peak_lr of constant-3e3}
+    fig04.title: no run or average 'constant-3e3'; the nearest: constant-3e-3
+
+runs: runs.kumar-{size}-wsd-{at}.over.cooldown = [10, 20]
+    runs.kumar-{size}-wsd-{at} and another entry generate 'kumar-70m-wsd-1.5'
+
+runs: runs.kumar-{size}-wsd-{at}.over.at = [1.5, late]
+    runs.kumar-70m-wsd-late.at is 'late/190': must be a number or a fraction
+"""
+# The same of the tiny configuration, in which a branch has checkpoints at 12, 14, 16, 18 and 20. A
+# merge has no step, so none lies before it.
+TINY = """
+runs: averages.lawa-of-branch.window = 6
+    (5 from step-0000012 to step-0000020, 3 measured)
+
+runs: averages.line-of-averages.end = kumar-70m-constant
+    whose models differ in shape
+
+runs: averages.merge.merge = [trunk, merge]
+    averages.merge depends on itself
+
+runs: averages.last-of-branch.last = 4
+    has no average
+
+runs: averages.lawa-at-12.at = 13/190
+    weights is lawa-at-12; name an average that ends at step 12
+
+runs: runs.rainbow-172.objective = {kind: answers}
+    rainbow-172.objective is 'answers' … needs dialogues
+
+runs: runs.{model}-wsd.objective = {kind: quantization-aware, bits: 4, at_most: 8}
+    moe-wsd.objective is 'quantization-aware' … no experts
+
+families: runs.smollm3-long-32k.after = smollm3-apo
+    after: no run to follow
+
+families: runs.smollm3-sft.corpus = code
+    smollm3-sft.objective is 'answers'
+
+scales/smoke: corpora.code.of = nothing
+    corpora.code.of: no … 'nothing' … ; the nearest: main
+
+scales/smoke: corpora.code.text = poems
+    corpora.code.text is 'poems' … 'code', 'tests' or 'descriptions'
+
+scales/smoke: corpora.main.source_code = true
+scales/smoke: corpora.code.packages = [Jinja2]
+    corpora.code.packages has 'Jinja2', which corpora.main
+
+scales/smoke: tasks.names = [wrod]
+    tasks.names: no task 'wrod' … word
+
+scales/smoke: tasks.others = [Click]
+    others has 'Click', which corpora.descriptions trains on
+
+scales/smoke: tasks.context = 4096
+    tasks.context is 4,096; … reads
+"""
+CASES = [(own, case) for own, text in (("", BAD), ("tiny", TINY)) for case in text.split("\n\n")]
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_with_file_key_value_and_what_is_allowed(folder, case):
-    file, change, words = BAD[case]
-    edit_yaml(folder / file, change)
-    assert f"config/{file}" in refused(folder, words)
+def edit(config, changes):
+    """Make changes by file and keys."""
+    for place, value in changes.items():
+        file, _, path = place.partition(": ")
+        edit_yaml(config / f"{file}.yaml", put(*path.split("."), value=value))
+
+
+@pytest.mark.parametrize(("own", "case"), CASES, ids=[case.split()[1] for _, case in CASES])
+def test_bad_input_is_one_line_with_file_key_value_and_what_is_allowed(tmp_path, own, case):
+    *lines, words = case.strip().splitlines()
+    config = tiny_config(tmp_path) if own else shutil.copytree(CONFIG, tmp_path / "config")
+    edit(config, {key: yaml.safe_load(text) for key, text in (line.split(" = ") for line in lines)})
+    message = refused(config, words.strip().split(" … "))
+    assert f"config/{lines[0].split(':')[0]}.yaml: " in message
+
+
+def test_the_corpus_of_a_branch_has_the_tokenizer_of_its_trunk(tmp_path):
+    foreign = {**SCALE["corpora"]["main"], "vocabulary": 301}
+    config = tiny_config(tmp_path, {"corpora": {"foreign": foreign}})
+    edit(config, {"runs: runs.branch.corpus": "foreign"})
+    refused(config, ["branch.corpus is 'foreign', whose tokenizer is not that of 'main'"])
 
 
 def test_leaving_out_one_side_of_a_comparison_is_refused_where_it_is_drawn(folder):
     out = {"larger-batch-decay": "why"}
-    edit_yaml(folder / SMOKE, put("regime", "left_out", value=out))
+    edit(folder, {f"{SMOKE}: regime.left_out": out})
     words = ["smoke.yaml: without regime.left_out, figure beyond-bits: ", "must be 'Decay'"]
     refused(folder, words, figures="beyond-bits")
     assert outcome(folder, figures="fig04").targets()
@@ -200,7 +232,14 @@ def nodes(content, place=()):
             yield from nodes(value, (*place, key))
 
 
-READ = ["config.yaml", "runs.yaml", "quantizers.yaml", "figures.yaml", "backends.yaml", SMOKE]
+READ = [
+    "config.yaml",
+    "runs.yaml",
+    "quantizers.yaml",
+    "figures.yaml",
+    "backends.yaml",
+    f"{SMOKE}.yaml",
+]
 # Options of llm-compressor's modifiers are the library's.
 KEYS = [
     (file, key)
@@ -210,34 +249,18 @@ KEYS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def damaged(tmp_path_factory):
-    return shutil.copytree(CONFIG, tmp_path_factory.mktemp("damaged") / "config")
-
-
-@contextmanager
-def changed(path, change):
-    """A file with a change, put back afterwards."""
-    kept = path.read_text()
-    # Through JSON, so that what anchors share is changed in one place alone.
-    content = json.loads(json.dumps(read_yaml(path)))
-    change(content)
-    try:
-        path.write_text(yaml.safe_dump(content, sort_keys=False))
-        yield content
-    finally:
-        path.write_text(kept)
-
-
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(KEYS), st.sampled_from([[[{}]], {"no such key": 1}, {3: None}]))
-def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(damaged, where, broken):
+def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(tmp_path_factory, where, broken):
     file, key = where
-    with changed(damaged / file, put(*key, value=broken)) as content:
-        choice = content if file == "config.yaml" else {}
-        with pytest.raises(Problem) as caught:
-            outcome(damaged, **choice)
+    folder = shutil.copytree(CONFIG, tmp_path_factory.mktemp("broken") / "config")
+    # Through JSON, so that what anchors share is changed in one place alone.
+    content = json.loads(json.dumps(read_yaml(folder / file)))
+    put(*key, value=broken)(content)
+    (folder / file).write_text(yaml.safe_dump(content, sort_keys=False))
+    with pytest.raises(Problem) as caught:
+        outcome(folder, **(content if file == "config.yaml" else {}))
     message = str(caught.value)
     # What a grid makes is called by its own name.
     is_grid = any("{" in str(part) for part in key)
@@ -263,7 +286,7 @@ def test_a_bad_choice_is_one_line_that_begins_with_its_name(choice, words):
 
 
 def test_a_choice_in_the_file_is_named_by_the_file(folder):
-    edit_yaml(folder / "config.yaml", put("figures", value="fig4"))
+    edit(folder, {"config: figures": "fig4"})
     refused(folder, ["config/config.yaml: figures: no figure 'fig4'; "], figures="fig4")
 
 
@@ -275,12 +298,12 @@ def test_an_unknown_file_is_refused(folder):
 def test_a_model_of_one_scale_stops_only_figures_that_show_it(folder):
     """At other scales; what no scale has is a mistake."""
     run = {**read_yaml(CONFIG / "runs.yaml")["runs"]["constant-3e-3"], "model": "big"}
-    edit_yaml(folder / "runs.yaml", put("runs", "long", value=run))
+    edit(folder, {"runs: runs.long": run})
     shown = figure("over_tokens", {"Long": ["long"]}, ["loss"])
-    edit_yaml(folder / "figures.yaml", put("longest", value=shown))
+    edit(folder, {"figures: longest": shown})
     refused(folder, ["config/runs.yaml: runs.long.model: no model 'big'; the nearest: "])
     main = read_yaml(CONFIG / "scales/laptop.yaml")["models"]["main"]
-    edit_yaml(folder / "scales/laptop.yaml", put("models", "big", value=main))
+    edit(folder, {"scales/laptop: models.big": main})
     assert outcome(folder).site.config.chosen == outcome(CONFIG).site.config.chosen
     assert outcome(folder, scale="laptop").site.config.chosen[-1] == "longest"
     refused(folder, ["figure longest (", "smoke.yaml has no model 'big'"], figures="longest")
@@ -307,10 +330,9 @@ def test_a_damaged_file_is_one_line(folder, text, words):
 
 
 def test_rates_in_figures_and_claims_follow_the_runs(folder):
-    edit_yaml(folder / "runs.yaml", put("runs", "constant-1e-2", "peak_lr", value=0.02))
-    edit_yaml(folder / "runs.yaml", put("runs", "constant-3e-3", "peak_lr", value=0.0025))
-    edit_yaml(folder / "families.yaml", put("families", "olmo2-7b", "peak_lr", value=7e-4))
-    edit_yaml(folder / "figures.yaml", put("fig01", "title", value="{ peak_lr  of olmo2-7b }, {x}"))
+    changes = {"runs: runs.constant-1e-2.peak_lr": 0.02, "runs: runs.constant-3e-3.peak_lr": 0.0025}
+    changes |= {"families: families.olmo2-7b.peak_lr": 7e-4}
+    edit(folder, {**changes, "figures: fig01.title": "{ peak_lr  of olmo2-7b }, {x}"})
     plans = outcome(folder, figures="all")
     figures = plans.site.config.figures
     labels = ["LR = 3e-4", "LR = 1e-3", "LR = 2.5e-3", "LR = 2e-2"]
@@ -325,7 +347,7 @@ def test_rates_in_figures_and_claims_follow_the_runs(folder):
 
 
 def test_two_curves_of_one_rate_are_a_problem(folder):
-    edit_yaml(folder / "runs.yaml", put("runs", "constant-1e-3", "peak_lr", value=3e-3))
+    edit(folder, {"runs: runs.constant-1e-3.peak_lr": 3e-3})
     refused(folder, ["config/figures.yaml: fig06.curves has 'LR = 3e-3' twice"])
 
 
@@ -354,20 +376,8 @@ def test_a_grid_is_every_combination_of_its_lists():
 # Names
 
 
-def rename(*path, name):
-    """A change that gives a new name to the first entry below a path of keys but main, which
-    miniatures are like."""
-
-    def change(content):
-        for key in path:
-            content = content[key]
-        content[name] = content.pop(next(key for key in content if key != "main"))
-
-    return change
-
-
 NAMED = [("runs.yaml", ("runs",)), ("runs.yaml", ("averages",)), ("quantizers.yaml", ())]
-NAMED += [("figures.yaml", ()), (SMOKE, ("models",)), (SMOKE, ("corpora",))]
+NAMED += [("figures.yaml", ()), (f"{SMOKE}.yaml", ("models",)), (f"{SMOKE}.yaml", ("corpora",))]
 BAD_NAMES = ["../up", ".hidden", "-option", "a|b", "line\n", "", "x" * 101]
 
 
@@ -375,10 +385,18 @@ BAD_NAMES = ["../up", ".hidden", "-option", "a|b", "line\n", "", "x" * 101]
     ("where", "name"),
     [*((NAMED[0], name) for name in BAD_NAMES), *((at, "../up") for at in NAMED[1:])],
 )
-def test_a_name_that_could_do_harm_is_a_problem(damaged, where, name):
+def test_a_name_that_could_do_harm_is_a_problem(folder, where, name):
     file, place = where
-    with changed(damaged / file, rename(*place, name=name)), pytest.raises(Problem) as caught:
-        load({"scale": "smoke", "seed": 100, "figures": "all"}, damaged)
+
+    def rename(content):
+        for key in place:
+            content = content[key]
+        # Miniatures are like main.
+        content[name] = content.pop(next(key for key in content if key != "main"))
+
+    edit_yaml(folder / file, rename)
+    with pytest.raises(Problem) as caught:
+        load({"scale": "smoke", "seed": 100, "figures": "all"}, folder)
     assert f"config/{file}" in str(caught.value)
 
 

@@ -5,8 +5,6 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import packages, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
@@ -103,22 +101,6 @@ def test_too_little_text_is_a_problem_that_names_the_split(split, change, tmp_pa
     words = f"{split} tokens, but {config[split]:,} are required", f"lower its {split} in the"
     with one_line(*words):
         corpus.write(Context("main", corpus, {}, tmp_path, tmp_path, Progress("main")))
-
-
-@given(st.lists(st.lists(st.integers(0, 65535), max_size=9), max_size=9), st.integers(0, 90))
-def test_token_files_are_cut_to_size_or_whole(tmp_path_factory, texts, wanted):
-    folder = tmp_path_factory.mktemp("tokens")
-    arrays = [np.asarray(text, dtype=np.uint16) for text in texts]
-    flat = [token for text in texts for token in text]
-    for split in ("train", "probe"):
-        if wanted > len(flat):
-            with pytest.raises(Problem, match=f"lower its {split}"):
-                splits.save_split(folder, split, [arrays], wanted)
-            continue
-        written = splits.save_split(folder, split, [arrays], wanted)
-        expected = flat if split == "train" else flat[:wanted]
-        assert (folder / f"{split}.bin").read_bytes() == np.asarray(expected, dtype="<u2").tobytes()
-        assert written == len(expected)
 
 
 def test_blocks_are_consecutive_and_too_few_are_a_problem(tmp_path):

@@ -8,7 +8,6 @@ from subprocess import PIPE, Popen
 
 import pytest
 from ptq_dynamics.engine.lease import LEASED, SHARED, VISIBLE, visible
-from toy import Toy
 
 HOLD = """
 import os, sys
@@ -38,7 +37,8 @@ def hold():
         def begin(count=1, **environment):
             command = [sys.executable, "-c", HOLD, str(count)]
             variables = {**os.environ, **environment}
-            found = Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=variables)
+            known = {name: value for name, value in variables.items() if value is not None}
+            found = Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=known)
             stack.callback(found.wait)
             stack.callback(found.kill)
             return found
@@ -88,9 +88,21 @@ def test_jobs_get_different_devices_and_more_jobs_wait_in_one_line(hold):
     assert third.stdout.readline() == "waits for a GPU; other jobs compute on 3, 7\n"
     has["has 7 sees 7\n"].kill()
     assert third.stdout.readline() == "has 7 sees 7\n"
-    # What a job with a lease starts has no other.
-    assert hold(**{LEASED: "3", VISIBLE: "3"}).stdout.readline() == "has 3 sees 3\n"
     assert end(third) == "", "it says more than one line"
+
+
+@pytest.mark.parametrize(
+    ("count", "environment", "said"),
+    [
+        (5, {}, "has 3 7 sees 3,7\n"),  # all, as there are no more
+        (1, {LEASED: "3", VISIBLE: "3"}, "has 3 sees 3\n"),  # what a job with a lease starts
+        (1, {VISIBLE: ""}, "has none sees \n"),
+        (0, {}, "has none sees 3,7\n"),
+        (1, {SHARED: None}, "has none sees 3,7\n"),  # a scheduler gives them
+    ],
+)
+def test_a_job_leases_what_is_there_and_left_to_it(hold, count, environment, said):
+    assert hold(count, **environment).stdout.readline() == said
 
 
 @pytest.mark.slow
@@ -107,30 +119,16 @@ def test_several_devices_are_had_at_once_or_not_at_all(hold):
     assert both.stdout.readline() == "has 3 7 sees 3,7\n"
 
 
-def test_a_job_that_wants_more_than_there_are_has_all(hold):
-    assert hold(5).stdout.readline() == "has 3 7 sees 3,7\n"
-
-
 def test_as_many_jobs_share_a_device_as_the_build_says(hold):
     found = [hold(**{SHARED: "2"}).stdout.readline().split()[1] for _ in range(4)]
     assert found[:2] == found[2:] == ["3", "7"], "those with the fewest jobs come first"
 
 
-def test_nothing_is_leased_where_there_is_none_or_none_is_wanted_or_a_scheduler_gives_them(
-    hold, monkeypatch
-):
-    assert hold(**{VISIBLE: ""}).stdout.readline() == "has none sees \n"
-    assert hold(0).stdout.readline() == "has none sees 3,7\n"
-    monkeypatch.delenv(SHARED)
-    assert hold().stdout.readline() == "has none sees 3,7\n"
-
-
 # Jobs
 
 
-def test_a_job_waits_for_a_device_says_so_in_one_line_and_then_runs(tmp_path, hold):
-    toy = Toy.at(tmp_path / "toy")
-    toy.settle()
+def test_a_job_waits_for_a_device_says_so_in_one_line_and_then_runs(toy, hold):
+    toy.settle(seed=2)
     one, other = hold(), hold()
     assert {each.stdout.readline() for each in (one, other)} == BOTH
     waiting = toy.start("numbers", "--devices", "1")

@@ -22,7 +22,7 @@ from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.processes import GPUS, PROCESSES, Team
 from ptq_dynamics.train.trainer import Trainer
 from ptq_dynamics.trajectories.trajectory import step_id
-from support import ROOT, job_file, log_of, specification, wait_until
+from support import ROOT, job_file, specification, wait_until
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_run_goes_on_with_another_number_of_processes(here, trunk, monkeypatch
     assert found.facts == {**trunk.facts, "processes": 2}
     assert record.read(here.folder / job.paths.record).processes == 2
     pd.testing.assert_frame_equal(curve(found.folder), curve(trunk.folder), rtol=1e-4)
-    assert "resumes from step 13" in (here.folder / log_of(job)).read_text()
+    assert "resumes from step 13" in (here.folder / job.paths.log).read_text()
 
 
 @pytest.mark.slow

@@ -17,27 +17,13 @@ from ptq_dynamics.base.content import sha256
 from ptq_dynamics.engine import machine, record
 from ptq_dynamics.engine.execute import _explain
 from ptq_dynamics.engine.paths import Paths
-from support import artifacts, differing, git, visible, wait_until
+from support import differing, git, visible, wait_until
 from toy import NAMES, Toy
 
 pytestmark = pytest.mark.slow
 
 # Of outdated results they go, until their jobs have run.
 MANIFESTS = ("numbers/manifest.json", "walk/manifest.json", "total.manifest.json")
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """A toy with its results."""
-    toy = Toy.at(tmp_path_factory.mktemp("toy"))
-    assert toy.made(toy.build()) == {*NAMES}
-    return toy
-
-
-@pytest.fixture
-def toy(built, tmp_path):
-    """A copy of it that a test may change."""
-    return built.copied(tmp_path / "copy")
 
 
 def one_error(said):
@@ -47,15 +33,11 @@ def one_error(said):
     return line
 
 
-def results(toy):
-    return artifacts(toy.folder / "results")
-
-
 # A result
 
 
-def test_a_result_is_its_files_a_record_and_a_manifest_that_says_the_same(built):
-    folder = built.folder / "results/numbers"
+def test_a_result_is_its_files_a_record_and_a_manifest_that_says_the_same(built_toy):
+    folder = built_toy.folder / "results/numbers"
     assert {*visible(folder)} == {
         *("count.txt", "sub/numbers.txt", "manifest.json", "record.json", "spec.json")
     }
@@ -67,22 +49,16 @@ def test_a_result_is_its_files_a_record_and_a_manifest_that_says_the_same(built)
         assert entry == {"size": path.stat().st_size, "sha256": sha256(path)}
     assert made.job == json.loads((folder / "spec.json").read_text())
     assert made.job["code"].keys() == {"toy.numbers", "toy.tools", "base.fields", "base.problem"}
-    walk = record.read(built.folder / "results/walk/record.json")
+    walk = record.read(built_toy.folder / "results/walk/record.json")
     assert walk.inputs == {"results/numbers/manifest.json": sha256(folder / "manifest.json")}
-    total = record.read(built.folder / "results/total.record.json")
+    total = record.read(built_toy.folder / "results/total.record.json")
     assert total.job["libraries"].keys() == {"numpy", "pydantic", "pydantic_core"}
     assert total.seconds > 0 and total.peak_memory > 2**20 and total.threads == 1
-    assert not list(built.folder.rglob(".work-*")) and not list(built.folder.rglob(".lease"))
-    text = "".join(path.read_text() for path in built.folder.rglob("*record.json"))
-    assert str(built.folder) not in text and platform.node() not in text
-
-
-def test_a_job_whose_result_is_up_to_date_writes_its_manifest_and_makes_nothing(toy):
-    before = results(toy)
-    (toy.folder / "results/walk/manifest.json").unlink()
-    done = toy.run("walk")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert not differing(before, results(toy))
+    assert not list(built_toy.folder.rglob(".work-*")) and not list(
+        built_toy.folder.rglob(".lease")
+    )
+    text = "".join(path.read_text() for path in built_toy.folder.rglob("*record.json"))
+    assert str(built_toy.folder) not in text and platform.node() not in text
 
 
 def test_a_rebuild_removes_what_the_earlier_result_had_and_others_in_its_folder_stay(toy):
@@ -104,16 +80,16 @@ def test_a_rebuild_removes_what_the_earlier_result_had_and_others_in_its_folder_
     [(10001, "lower the count (log: results/numbers/.log)"), (13, "ValueError: of ill luck")],
 )
 def test_a_failing_stage_is_one_line_and_costs_no_earlier_result(toy, count, words):
-    before = results(toy)
+    before = toy.results()
     assert toy.settle(count=count) == dict.fromkeys(NAMES, False)
     done = toy.run("numbers")
     assert done.returncode == 1 and words in one_error(done.stderr)
     log = (toy.folder / "results/numbers/.log").read_text()
     assert ("Traceback" in log) == (count == 13)
-    assert {*differing(before, results(toy))} == {*MANIFESTS, "numbers/spec.json"}
+    assert {*differing(before, toy.results())} == {*MANIFESTS, "numbers/spec.json"}
     # Whoever reads it still can.
     assert toy.run("walk").returncode == 0
-    assert toy.build() == {} and not differing(before, results(toy))
+    assert toy.build() == {} and not differing(before, toy.results())
 
 
 FULL = """
@@ -135,12 +111,12 @@ sys.exit(run.main([sys.argv[1]]))
 
 
 def test_a_full_disk_is_one_line_and_no_half_result(toy):
-    before = results(toy)
+    before = toy.results()
     toy.settle(count=9000)
     done = toy.python("-c", FULL, toy.specs["numbers"])
     assert done.returncode == 1
     assert "the disk is full; free some space (see results/numbers)" in one_error(done.stderr)
-    assert {*differing(before, results(toy))} == {*MANIFESTS, "numbers/spec.json"}
+    assert {*differing(before, toy.results())} == {*MANIFESTS, "numbers/spec.json"}
     quota = RuntimeError("I/O error: Disk quota exceeded (os error 122)")
     assert "the disk is full" in _explain(quota, Paths(toy.folder))
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
@@ -157,27 +133,13 @@ def test_an_edit_between_planning_and_the_job_does_not_run(toy):
     assert toy.made(toy.build(seed=2)) == {*NAMES}
 
 
-def test_an_edit_makes_what_depends_on_it_and_an_undone_one_nothing(toy):
-    assert toy.made(toy.build(title="sum")) == {"total"}
-    toy.edit("tools", "FACTOR = 2", "FACTOR = 3")
-    assert toy.settle(title="sum") == dict.fromkeys(NAMES, False)
-    toy.edit("tools", "FACTOR = 3", "FACTOR = 2")
-    assert toy.settle(title="sum") == dict.fromkeys(NAMES, True)
-
-
 @pytest.mark.parametrize("name", ["walk/sums.txt", "walk/record.json", "walk/spec.json"])
 def test_damage_is_mended_and_no_other_result_is_made(toy, name):
-    before, path = results(toy), toy.folder / "results" / name
+    before, path = toy.results(), toy.folder / "results" / name
     for harm in (path.unlink, lambda: path.write_bytes(path.read_bytes()[:-1])):
         harm()
         assert toy.made(toy.build()) <= {"walk"}
-        assert not differing(before, results(toy))
-
-
-def test_times_are_no_reason_to_make_anything(toy):
-    for number, path in enumerate(sorted((toy.folder / "results").rglob("*.*"))):
-        os.utime(path, (time := 10**9 - number, time))
-    assert toy.build() == {}
+        assert not differing(before, toy.results())
 
 
 # Interruptions
@@ -207,31 +169,8 @@ def test_an_interrupted_run_ends_at_once_and_goes_on(toy, number):
     undisturbed = Toy(toy.folder.with_name("undisturbed"))
     shutil.copytree(toy.folder, undisturbed.folder, ignore=shutil.ignore_patterns("results"))
     undisturbed.build(pause=0.2, count=12)
-    assert not differing(results(undisturbed), results(toy))
+    assert not differing(undisturbed.results(), toy.results())
     assert not list(toy.folder.rglob(".work-*"))
-
-
-KILLED = """
-import os, signal, sys
-from ptq_dynamics.engine import run
-replace = os.replace
-def kill(source, target):
-    replace(source, target)
-    if str(target).endswith(sys.argv[2]):
-        os.kill(os.getpid(), signal.SIGKILL)
-os.replace = kill
-sys.exit(run.main([sys.argv[1]]))
-"""
-
-
-@pytest.mark.parametrize("last", ["walk/record.json", "walk/manifest.json"])
-def test_what_a_job_has_published_that_was_killed_then_is_up_to_date(toy, last):
-    before = results(toy)
-    shutil.rmtree(toy.folder / "results/walk")
-    toy.settle()
-    assert toy.python("-c", KILLED, toy.specs["walk"], last).returncode == -signal.SIGKILL
-    assert toy.settle() == dict.fromkeys(NAMES, True)
-    assert not differing(before, results(toy))
 
 
 # The warm process
@@ -259,16 +198,6 @@ def warm(toy):
     wait_until(lambda: not Path(f"/proc/{server}").exists(), "it outlives its build")
 
 
-def test_the_warm_process_gives_the_same_bytes(toy, warm):
-    before = results(toy)
-    shutil.rmtree(toy.folder / "results")
-    toy.settle()
-    for name in NAMES:
-        done = toy.run(name, **warm[0])
-        assert done.returncode == 0 and "done in" in done.stderr, done.stderr
-    assert not differing(before, results(toy))
-
-
 @pytest.fixture
 def with_blas(toy):
     """Its total imports numpy, and its facts are the libraries that compute for it."""
@@ -285,18 +214,21 @@ def test_numpy_has_the_threads_of_the_job_and_not_of_the_warm_process(toy, with_
     assert blas["num_threads"] == 2
 
 
-def test_after_an_edit_jobs_run_the_code_that_is_there_without_the_warm_process(toy, warm):
+def test_the_warm_process_gives_the_same_bytes_and_after_an_edit_it_ends(toy, warm):
     environment, _ = warm
-    assert toy.run("numbers", **environment).returncode == 0
-    toy.edit("tools", "FACTOR = 2", "FACTOR = 3")
-    found = []
-    for way in (environment, {}):
+
+    def made(**way):
+        shutil.rmtree(toy.folder / "results")
         toy.settle()
         for name in NAMES:
-            assert toy.run(name, **way).returncode == 0
-        found.append(results(toy))
-        shutil.rmtree(toy.folder / "results")
-    assert not differing(*found)
+            done = toy.run(name, **way)
+            assert done.returncode == 0 and "done in" in done.stderr, done.stderr
+        return toy.results()
+
+    assert not differing(toy.results(), made(**environment))
+    assert Path(environment["PTQ_DYNAMICS_WARM"]).exists()
+    toy.edit("tools", "FACTOR = 2", "FACTOR = 3")
+    assert not differing(made(**environment), made())
     assert not Path(environment["PTQ_DYNAMICS_WARM"]).exists(), "it runs on with the old code"
 
 

@@ -1,4 +1,4 @@
-"""Curvature and landscape of a real trajectory, and correlations with it."""
+"""Curvature, landscape and components of real checkpoints, and correlations with curvature."""
 
 import numpy as np
 import pandas as pd
@@ -6,13 +6,17 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
+from ptq_dynamics.curvature.components import column_blocks
 from ptq_dynamics.curvature.hessian import LossHessian
+from ptq_dynamics.curvature.landscape import flatten
+from ptq_dynamics.curvature.sharpness import hutchinson_trace
+from ptq_dynamics.curvature.spectrum import top_spectrum
 from ptq_dynamics.figures.layouts.flatness import correlate, interval, values_at_equal_loss
 from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
 from ptq_dynamics.trajectories.trajectory import Trajectory
-from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.stats import rankdata, spearmanr
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
 
@@ -35,13 +39,9 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
     model = models.load(last(branch), attn_implementation="eager")
     probes = tokens.blocks(corpus, "probe", settings.context, settings.sequences)
     hessian = LossHessian(model, probes, len(probes))
-    operator = LinearOperator(
-        (len(hessian.like), len(hessian.like)),
-        matvec=lambda v: hessian(torch.from_numpy(v.astype(np.float32)).flatten()).numpy(),
-        dtype=np.float32,
-    )
-    (top,), vectors = eigsh(operator, k=1, which="LM", tol=1e-4)
-    value, vector = final.value["sharpness"], torch.from_numpy(vectors[:, 0])
+    exact = {"tolerance": 1e-3, "max_iterations": 300}
+    leading = top_spectrum(hessian, hessian.like, 1, torch.Generator().manual_seed(7), **exact)
+    top, value, vector = float(leading.values[0]), final.value["sharpness"], leading.top
     assert abs(value - top) <= settings.tolerance * abs(top), (value, top)
     assert final.value["sharpness_iterations"] >= 16
     # Its error has that of the text.
@@ -50,10 +50,9 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
     error = np.std(parts, ddof=1) / len(parts) ** 0.5
     assert error * 0.9 <= final.stderr["sharpness"] <= np.hypot(error * 1.1, 0.05 * abs(top))
     generator = torch.Generator().manual_seed(7)
-    signs = torch.randint(0, 2, (60, len(hessian.like)), generator=generator).float() * 2 - 1
-    samples = torch.stack([(z * hessian(z)).sum() for z in signs])
-    spread = np.hypot(float(samples.std()) / 60**0.5, final.stderr["hessian_trace"])
-    assert abs(final.value["hessian_trace"] - float(samples.mean())) <= 5 * spread
+    trace, error = hutchinson_trace(hessian.form, hessian.like, 60, generator)
+    spread = np.hypot(error, final.stderr["hessian_trace"])
+    assert abs(final.value["hessian_trace"] - trace) <= 5 * spread
 
 
 def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
@@ -133,3 +132,32 @@ def test_the_interval_of_a_rank_correlation_resamples_runs_and_seeds():
     assert rho == pytest.approx(spearmanr(table.x, table.y).statistic)
     assert low < rho < high and high - low > 0.3
     assert np.allclose(interval(table.assign(y=table.x)), 1)
+
+
+# Components, read in blocks of columns
+
+
+def save(folder, shard="1GB", dtype=torch.float32, **changes):
+    """A saved model whose every parameter is random; its parameters as one vector."""
+    shape = {"vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**{**shape, "intermediate_size": 20, **changes}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard)
+    return flatten(dict(models.load(folder).named_parameters()))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"shard": "2KB"}, {"tie_word_embeddings": True}, {"dtype": torch.bfloat16}],
+    ids=["plain", "sharded", "tied", "bfloat16"],
+)
+@pytest.mark.parametrize("width", [64, 1 << 22])
+def test_blocks_are_the_parameters_that_the_library_loads(tmp_path, width, changes):
+    folders = [tmp_path / name for name in "ab"]
+    matrix = torch.stack([save(folder, **changes) for folder in folders])
+    parts = list(column_blocks(folders, width))
+    assert all(part.shape[1] == width for part in parts[:-1])
+    assert torch.cat(parts, dim=1).equal(matrix)
+    assert parts[0].dtype == changes.get("dtype", torch.float32)

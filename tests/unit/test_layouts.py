@@ -20,11 +20,7 @@ CASES = [
     for curves, quantizers in ((1, 3), (4, 1))
 ]
 COUNTED = {
-    name: figure(
-        layout,
-        {f"Curve {n}": [RUNS[n]] for n in range(curves)},
-        QUANTIZERS[:quantizers],
-    )
+    name: figure(layout, {f"Curve {n}": [RUNS[n]] for n in range(curves)}, QUANTIZERS[:quantizers])
     for name, layout, curves, quantizers in CASES
 }
 
@@ -32,7 +28,7 @@ COUNTED = {
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("layouts")
-    return Drawn(folder, planned(folder, COUNTED), coarse=True)
+    return Drawn(folder, planned(folder, COUNTED))
 
 
 @pytest.mark.parametrize(("name", "layout", "curves", "quantizers"), CASES)
@@ -66,7 +62,7 @@ def seeded(tmp_path_factory):
     folders = [tmp_path_factory.mktemp(name) for name in ("one", "three")]
     changes = [{}, {"runs": several}]
     plans = [planned(f, figures, **c) for f, c in zip(folders, changes, strict=True)]
-    return [Drawn(f, plan, coarse=True) for f, plan in zip(folders, plans, strict=True)]
+    return [Drawn(f, plan) for f, plan in zip(folders, plans, strict=True)]
 
 
 def errors_of(drawn, name):
@@ -96,7 +92,7 @@ def test_several_seeds_are_their_mean_and_spread(seeded):
 def test_a_compared_constant_run_counts_with_its_last_third_and_its_cooldown_with_the_end(tmp_path):
     curves = {"Stable": RUNS[:1], "Both": RUNS[:2]}
     query = figure("compared", curves, ["gptq-3bit"])
-    drawn = Drawn(tmp_path, planned(tmp_path, {"one": query}, runs=several), coarse=True)
+    drawn = Drawn(tmp_path, planned(tmp_path, {"one": query}, runs=several))
     measured = drawn.measurements("one")
     errors = 100 * measured[measured.metric == ERROR].set_index(["trajectory", "step"]).value
     stable, both = drawn.table("one").set_index("curve").x[["Stable", "Both"]]
@@ -146,9 +142,7 @@ def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
 
 def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
     curves = {"Both": ["constant-1e-3", "wsd-1e-3"]}
-    drawn = Drawn(
-        tmp_path, planned(tmp_path, {"one": figure("flatness", curves, ["gptq-3bit"])}), coarse=True
-    )
+    drawn = Drawn(tmp_path, planned(tmp_path, {"one": figure("flatness", curves, ["gptq-3bit"])}))
     table, measured = drawn.table("one"), drawn.measurements("one")
     sharp = measured[measured.metric == "sharpness"]
     shared = sharp[sharp.checkpoint.duplicated(keep=False)]
@@ -175,7 +169,7 @@ def soups(tmp_path_factory):
         for name, more in DRAWN.items()
     }
     folder = tmp_path_factory.mktemp("soups")
-    return Drawn(folder, planned(folder, figures, runs=merged), coarse=True)
+    return Drawn(folder, planned(folder, figures, runs=merged))
 
 
 @pytest.mark.parametrize("layout", DRAWN)
@@ -200,6 +194,6 @@ def test_words_and_strips_need_no_run_before_an_average(tmp_path):
     curves = {"Average": ["soup-branches"], "LAWA, then decay": ["decay-of-lawa"]}
     options = {"words": True, "branches": True}
     query = figure("over_tokens", curves, ["gptq-3bit"], metrics=[ERROR, "loss"], options=options)
-    drawn = Drawn(tmp_path, planned(tmp_path, {"one": query}), coarse=True)
+    drawn = Drawn(tmp_path, planned(tmp_path, {"one": query}))
     assert "Average, 3-bit GPTQ: the error is" in drawn.said("one")
     assert {*drawn.table("one").curve} >= {*curves}

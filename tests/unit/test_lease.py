@@ -1,7 +1,6 @@
 """Several processes of one job, and what a job starts: one works, and all end with it."""
 
 import shutil
-import signal
 import sys
 from subprocess import PIPE, Popen
 
@@ -70,17 +69,6 @@ def test_who_lost_the_folder_publishes_nothing_and_says_no_more_than_a_line(toy)
     assert not {*artifacts(folder)} - {"spec.json"}
     toy.settle(pause=0.0, count=20)
     assert toy.run("walk").returncode == 0
-
-
-def test_others_wait_for_a_process_that_is_stopped(toy):
-    first = toy.start("walk")
-    wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
-    first.send_signal(signal.SIGSTOP)
-    second = toy.start("walk")
-    assert "waits for the process" in second.stderr.readline()
-    first.send_signal(signal.SIGCONT)
-    assert "done in" in first.communicate(timeout=60)[1]
-    assert second.communicate(timeout=60)[1] == "" and second.returncode == 0
 
 
 # What a job starts

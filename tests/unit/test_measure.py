@@ -91,21 +91,23 @@ def test_divergence_and_agreement_of_quantized_predictions_are_those_of_their_di
             assert row.stderr == pytest.approx(error.item(), rel=1e-4), metric
 
 
+def rewritten(workspace, trunk, folder, change):
+    """A workspace with the trunk, of which all models are changed."""
+    place = workspace.beside(folder, None, "trunk")
+    run = folder / place.plan.trajectories.train("trunk").folder
+    for point in Trajectory([trunk]).checkpoints:
+        model = AutoModelForCausalLM.from_pretrained(run / point.id)
+        change(model).save_pretrained(run / point.id)
+    path = run / "manifest.json"
+    path.write_text(manifest.describe(run, path, trunk.facts).text())
+    return place
+
+
 @pytest.fixture(scope="module")
 def halves(workspace, trunk, tmp_path_factory):
     """Workspaces with a trunk in bfloat16, and with the same weights in float32."""
-    found = []
-    for dtype in ("bfloat16", "float32"):
-        place = workspace.beside(tmp_path_factory.mktemp(dtype), None, "trunk")
-        folder = place.folder / place.plan.trajectories.train("trunk").folder
-        for point in Trajectory([trunk]).checkpoints:
-            model = AutoModelForCausalLM.from_pretrained(trunk.folder / point.id)
-            model.bfloat16().to(getattr(torch, dtype))
-            model.save_pretrained(folder / point.id)
-        path = folder / "manifest.json"
-        path.write_text(manifest.describe(folder, path, trunk.facts).text())
-        found.append(place)
-    return found
+    ways = (lambda model: model.bfloat16(), lambda model: model.bfloat16().float())
+    return [rewritten(workspace, trunk, tmp_path_factory.mktemp("half"), way) for way in ways]
 
 
 FULL = {
@@ -131,36 +133,14 @@ def test_full_precision_is_float32_whatever_the_dtype(halves, name):
 
 def test_a_loss_that_is_not_finite_is_one_line(workspace, trunk, tmp_path):
     """Weights that float32 holds, and activations that it does not."""
-    place = workspace.beside(tmp_path, None, "trunk")
-    folder = tmp_path / place.plan.trajectories.train("trunk").folder
-    for point in Trajectory([trunk]).checkpoints:
-        model = AutoModelForCausalLM.from_pretrained(folder / point.id)
-        layer = next(iter(models.linear_layers(model).values()))
-        layer.weight.data.sign_().mul_(1e38)
-        model.save_pretrained(folder / point.id)
-    path = folder / "manifest.json"
-    path.write_text(manifest.describe(folder, path, trunk.facts).text())
+
+    def change(model):
+        next(iter(models.linear_layers(model).values())).weight.data.sign_().mul_(1e38)
+        return model
+
+    place = rewritten(workspace, trunk, tmp_path, change)
     with pytest.raises(AssertionError, match=r"the loss of step-\d+ is not finite; leave"):
         place.build(place.plan.measurements.measure("trunk", "rtn3", "all", 100))
-
-
-def test_losses_of_rounded_bfloat16_weights_are_those_of_a_computation_in_float64(halves, blocks):
-    place = halves[0]
-    found = place.build(place.plan.measurements.measure("trunk", "rtn3", "all", 100))
-    source = place.folder / place.plan.trajectories.train("trunk").folder
-    for name, losses in load_file(found.file(LOSSES)).items():
-        model = AutoModelForCausalLM.from_pretrained(source / name, dtype=torch.float64)
-        rounded = models.linear_layers(models.load(found.folder / name))
-        for layer, after in zip(
-            models.linear_layers(model).values(), rounded.values(), strict=True
-        ):
-            groups, ours = (each.weight.data.unflatten(1, (-1, 16)) for each in (layer, after))
-            step = groups.abs().amax(2, keepdim=True) / 3.5
-            codes = (ours.double() / step).round()
-            # Ties may go either way.
-            assert ((groups / step).clamp(-4, 3) - codes).abs().max() < 0.5 + 1e-6
-            layer.weight.data = codes.mul(step).flatten(1)
-        assert abs(losses - own_losses(model, blocks).numpy()).max() < 2e-6, name
 
 
 # Answers to tasks, with a context that five shots fit in
@@ -264,44 +244,3 @@ def test_rows_are_those_of_the_outcomes_and_the_mean_leaves_out_what_is_at_chanc
                 inside = found.loc[["word", "ending"]]
                 assert found.value[MEAN] == pytest.approx(inside.value.mean())
                 assert found.stderr[MEAN] == pytest.approx(np.hypot(*inside.stderr) / 2)
-
-
-@pytest.fixture(scope="module")
-def pairs():
-    """Outcomes of some tasks in full precision and quantized, which are right together often."""
-    random = np.random.default_rng(0)
-    found = []
-    for level, documents in ((0.4, 600), (0.6, 400), (0.75, 800)):
-        full = random.random(documents) < level
-        lost, won = random.random(documents) < 0.15, random.random(documents) < 0.08
-        found.append((full.astype(np.float32), np.where(full, ~lost, won).astype(np.float32)))
-    return found
-
-
-def drawn(pairs, seed):
-    """Degradation of the mean accuracy over tasks, and that, of documents drawn again."""
-    random = np.random.default_rng(seed)
-    accuracies = []
-    for full, quantized in pairs:
-        chosen = random.integers(0, len(full), len(full))
-        accuracies.append((full[chosen].mean(), quantized[chosen].mean()))
-    before, after = np.mean(accuracies, axis=0)
-    return (before - after) / (1 - before), after
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_errors_are_those_of_a_bootstrap_over_documents(pairs, count):
-    chosen = pairs[:count]
-    samples = np.array([drawn(chosen, seed) for seed in range(3000)])
-    degradation = measurements.degradation(chosen)
-    right = measurements.mean_over_tasks([measurements.mean_and_error(q) for _, q in chosen])
-    for (value, error), column in zip((degradation, right), samples.T, strict=True):
-        assert error == pytest.approx(column.std(), rel=0.06)
-        assert value == pytest.approx(column.mean(), abs=0.2 * error)
-
-
-def test_degradation_is_the_papers():
-    full, quantized = np.float32([1, 1, 1, 0, 0]), np.float32([1, 0, 1, 0, 0])
-    value, _ = measurements.degradation([(full, quantized)])
-    assert value == pytest.approx((0.6 - 0.4) / (1 - 0.6))
-    assert np.isnan(measurements.degradation([(np.ones(4), quantized[:4])])).all()

@@ -10,66 +10,79 @@ from ptq_dynamics.measure.measurements import COLUMNS, KEY
 
 pytestmark = pytest.mark.slow
 
-COUNT = 400
 
-
-def losses(seed):
+def losses():
     """Losses of the same blocks before and after quantization, as correlated as real ones are."""
-    generator = np.random.default_rng(seed)
-    full = generator.normal(3.5, 0.4, COUNT)
-    quantized = full * generator.normal(1.02, 0.01, COUNT) + generator.normal(0, 0.01, COUNT)
-    return full.astype(np.float32), quantized.astype(np.float32)
+    generator = np.random.default_rng(1)
+    full = generator.normal(3.5, 0.4, 400)
+    return [(full, full * generator.normal(1.02, 0.01, 400) + generator.normal(0, 0.01, 400))]
 
 
-def mean(full, _):
-    return measurements.mean_and_error(full)
+def answers(count):
+    """Answers to some tasks in full precision and quantized, which are right together often."""
+    random, found = np.random.default_rng(0), []
+    for level, documents in ((0.4, 600), (0.6, 400), (0.75, 800))[:count]:
+        full = random.random(documents) < level
+        lost, won = random.random(documents) < 0.15, random.random(documents) < 0.08
+        found.append((full, np.where(full, ~lost, won)))
+    return found
 
 
-STATISTICS = [
-    (mean, lambda full, _: full.mean()),
-    (measurements.relative_increase, lambda full, quantized: quantized.mean() / full.mean() - 1),
-]
+def degradation(means):
+    """The paper's, of the mean accuracy over tasks."""
+    before, after = means.mean(axis=0)
+    return (before - after) / (1 - before)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(("function", "statistic"), STATISTICS)
-def test_standard_errors_are_those_of_a_bootstrap_over_blocks(function, statistic, seed):
-    samples = [sample.astype(np.float64) for sample in losses(seed)]
-    value, error = function(*losses(seed))
-    assert value == pytest.approx(statistic(*samples), rel=1e-12)
-    chosen = np.random.default_rng(0).integers(0, COUNT, (4000, COUNT))
-    drawn = [statistic(*(sample[index] for sample in samples)) for index in chosen]
+def accuracy(pairs):
+    return measurements.mean_over_tasks([measurements.mean_and_error(each) for _, each in pairs])
+
+
+# Samples, the function, and its value from the means before and after, of each task.
+ERRORS = {
+    "loss": (losses(), lambda pairs: measurements.mean_and_error(pairs[0][0]), lambda m: m[0, 0]),
+    "quantization error": (
+        losses(),
+        lambda pairs: measurements.relative_increase(*pairs[0]),
+        lambda means: means[0, 1] / means[0, 0] - 1,
+    ),
+    "degradation of a task": (answers(1), measurements.degradation, degradation),
+    "degradation": (answers(3), measurements.degradation, degradation),
+    "accuracy": (answers(3), accuracy, lambda means: means[:, 1].mean()),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_those_of_a_bootstrap(name):
+    samples, function, statistic = ERRORS[name]
+    pairs = [np.float32(pair) for pair in samples]
+    value, error = function(pairs)
+    assert value == pytest.approx(statistic(np.array([np.mean(p, 1, float) for p in pairs])))
+    random, drawn = np.random.default_rng(0), []
+    for _ in range(3000):
+        again = [pair[:, random.integers(0, pair.shape[1], pair.shape[1])] for pair in pairs]
+        drawn.append(statistic(np.array([np.mean(pair, 1, float) for pair in again])))
     assert error == pytest.approx(np.std(drawn), rel=0.06)
 
 
-rows = st.lists(
-    st.fixed_dictionaries(
-        {
-            "trajectory": st.sampled_from(["constant-3e-3", "a,b", 'quoted "name"', "nan"]),
-            "family": st.just("controlled"),
-            "phase": st.sampled_from(["stable", "cooldown", "average"]),
-            # A merged model has no step, and steps may repeat.
-            "step": st.integers(0, 10**7) | st.none(),
-            "tokens": st.integers(0, 10**14) | st.none(),
-            "lr": st.floats(0, 1) | st.none(),
-            "seed": st.integers(0, 2**31) | st.none(),
-            "quantizer": st.sampled_from(["fp", "gptq-4bit", "gptq-4bit-static"]),
-            "method": st.sampled_from(["fp", "gptq"]),
-            "bits": st.sampled_from([3, 4]) | st.none(),
-            "group_size": st.just(128) | st.none(),
-            # Ids of digits alone must not become numbers, nor words of pandas become nothing.
-            "checkpoint_id": st.sampled_from(["step-0000360", "0360", "1e5", "null", "v1.0"]),
-            "task": st.sampled_from(["arc-easy", "007", "NA"]) | st.none(),
-            "metric": st.sampled_from(["loss", "quantization_error"]),
-            "value": st.floats(allow_nan=False, allow_infinity=False),
-            "stderr": st.floats(0, allow_infinity=False) | st.none(),
-            # Nor must digests of digits alone.
-            "checkpoint": st.from_regex(r"[0-9e]{16}|[0-9a-f]{16}", fullmatch=True),
-        }
-    ),
-    min_size=1,
-    max_size=8,
-)
+def test_no_degradation_is_known_where_all_was_right():
+    assert np.isnan(measurements.degradation([(np.ones(4), np.float32([1, 0, 1, 0]))])).all()
+
+
+# Ids and tasks of digits alone must not become numbers, nor words of pandas become nothing. Steps
+# may repeat, and a merged model has none.
+NAMES = st.sampled_from(["constant-3e-3", "a,b", 'quoted "name"', "nan"])
+TEXTS = st.sampled_from(["step-0000360", "0360", "1e5", "007", "null", "NA", "v1.0"])
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.none()
+WHOLE = st.integers(0, 10**14) | st.none()
+FIELDS = {
+    **dict.fromkeys(("trajectory", "family", "phase", "quantizer", "method", "metric"), NAMES),
+    **dict.fromkeys(("checkpoint_id", "checkpoint"), TEXTS),
+    **dict.fromkeys(("step", "tokens", "seed", "bits", "group_size"), WHOLE),
+    "task": TEXTS | st.none(),
+    **dict.fromkeys(("lr", "value", "stderr"), NUMBERS),
+}
+rows = st.lists(st.fixed_dictionaries(FIELDS), min_size=1, max_size=8)
 
 
 @given(rows)

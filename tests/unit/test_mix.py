@@ -1,19 +1,16 @@
 """Mixes: other text to train on, and the very text of their corpus to measure on."""
 
 import pytest
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import packages, splits, tokens
 from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.corpus.splits import HELD_OUT
-from support import RUNS, SCALE, artifacts, differing, edit_yaml, one_line, plan, tiny_config
+from support import SCALE, artifacts, differing, plan, tiny_config
 from transformers import AutoTokenizer
 
 pytestmark = pytest.mark.slow
 
 MAIN = SCALE["corpora"]["main"]
 MIXES = {name: each for name, each in SCALE["corpora"].items() if each["source"] == "mix"}
-TRAIN = "train.bin"
-DESCRIBED = "brief-1.0.dist-info/METADATA"
 
 
 @pytest.fixture(scope="module")
@@ -57,38 +54,27 @@ def on_one_line(text):
 
 
 @pytest.mark.parametrize("name", MIXES)
-def test_a_mix_has_the_bytes_of_its_corpus_but_for_the_text_to_train_on(corpus, built, name):
-    own, theirs = artifacts(built[name].folder), artifacts(corpus.folder)
-    assert differing(own, theirs) == ["manifest.json", TRAIN]
+def test_a_mix_is_its_corpus_but_for_the_text_to_train_on(corpus, built, held_out, name):
+    about, mix, facts = MIXES[name], built[name], built[name].facts
+    own, theirs = artifacts(mix.folder), artifacts(corpus.folder)
+    assert differing(own, theirs) == ["manifest.json", "train.bin"]
     assert {"validation.bin", splits.ENDS, "tokenizer/tokenizer.json"} <= own.keys()
-
-
-@pytest.mark.parametrize("name", MIXES)
-def test_a_mix_trains_on_its_documents_and_says_how_many(corpus, built, name):
-    about, facts = MIXES[name], built[name].facts
     documents = collect(about["text"], about["packages"], about["shortest_document"])
-    assert text_of(built[name]).split(splits.DOCUMENT_END) == [*documents, ""]
+    text = text_of(mix)
+    assert text.split(splits.DOCUMENT_END) == [*documents, ""]
     assert facts["documents"] == len(documents) > 1
     assert facts["characters"] == sum(map(len, documents))
-    count = len(tokens.read_split(built[name], "train"))
+    count = len(tokens.read_split(mix, "train"))
     assert facts["tokens"] == {**corpus.facts["tokens"], "train": count}
-    assert count >= about["train"]
-    assert facts["dtype"] == corpus.facts["dtype"]
-    assert facts["digest"] != corpus.facts["digest"]
-    assert {*facts["packages"]} == {*about["packages"]}
-
-
-@pytest.mark.parametrize("name", MIXES)
-def test_no_held_out_document_is_in_the_text_of_a_mix(built, held_out, name):
-    text = on_one_line(text_of(built[name]))
+    assert count >= about["train"] and {*facts["packages"]} == {*about["packages"]}
+    assert facts["dtype"] == corpus.facts["dtype"] and facts["digest"] != corpus.facts["digest"]
+    text = on_one_line(text)
     assert not [each for each in held_out if on_one_line(each) in text]
 
 
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ('"""Of a module."""\n\nx = 1  # kept\n', "\nx = 1  # kept\n"),
-        ('def f():\n    """Of\n    two lines."""\n    return 1\n', "def f():\n    return 1\n"),
         ('"""é."""; ä = "é"  # ö\n', '; ä = "é"  # ö\n'),
         (
             'def f():\n    "ß"  # why\n    def g():\n        "g"',
@@ -116,7 +102,7 @@ def test_descriptions_are_what_stands_below_the_headers_and_licences(install):
     info = "brief-1.0.dist-info"
     headers = "Metadata-Version: 2.1\nName: brief\nVersion: 1.0\nLicense-File: COPYING\n"
     files = {
-        DESCRIBED: f"{headers}\n# Brief\n\nIt is brief.\n",
+        f"{info}/METADATA": f"{headers}\n# Brief\n\nIt is brief.\n",
         f"{info}/COPYING": "Copy it.\n",
         f"{info}/licenses/third/LICENSE": "Take it.\n",
         f"{info}/licenses/same/LICENSE": "Take it.\n\n",
@@ -127,40 +113,3 @@ def test_descriptions_are_what_stands_below_the_headers_and_licences(install):
     expected = {"# Brief\n\nIt is brief.", "Copy it.", "Take it."}
     assert {*collect("descriptions", ["brief"], 1)} == expected
     assert collect("descriptions", ["brief"], 9) == ["# Brief\n\nIt is brief."]
-
-
-def with_mix(folder, **changes):
-    """The tiny configuration with a mix, and a run that goes on with it."""
-    added = {"corpora": {"extra": {**MIXES["code"], **changes}}}
-    run = {**RUNS["branch"], "corpus": "extra"}
-    return tiny_config(folder, added, runs={"runs": {"phase": run}})
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"of": "nothing"}, ["corpora.extra.of: no ", "'nothing'", "; the nearest: main"]),
-        ({"text": "poems"}, ["corpora.extra.text is 'poems'", "'code', 'tests' or 'descriptions'"]),
-    ],
-)
-def test_mixes_that_cannot_be_are_refused_in_one_line(tmp_path, changes, words):
-    with one_line("config/scales/smoke.yaml", *words):
-        plan("smoke", with_mix(tmp_path, **changes))
-
-
-def test_source_files_that_may_be_held_out_are_refused(tmp_path):
-    config = with_mix(tmp_path, packages=["gitdb", "Jinja2"])
-    plan("smoke", config)
-
-    def change(scale):
-        scale["corpora"]["main"]["source_code"] = True
-        scale["corpora"]["code"]["packages"] = ["gitdb"]
-
-    edit_yaml(config / "scales/smoke.yaml", change)
-    with pytest.raises(Problem, match=r"corpora\.extra\.packages has 'Jinja2', which corpora.main"):
-        plan("smoke", config)
-    edit_yaml(
-        config / "scales/smoke.yaml",
-        lambda scale: scale["corpora"]["extra"].update(text="descriptions"),
-    )
-    plan("smoke", config)

@@ -7,9 +7,12 @@ from itertools import chain
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import scales
+from ptq_dynamics.engine.execute import settings_of
 from ptq_dynamics.plan import RULES
 from ptq_dynamics.train.schedules.wsd import Wsd
 from ptq_dynamics.trajectories.averages.windows import Tails
+from ptq_dynamics.trajectories.trajectory import step_id
+from pydantic_core import to_jsonable_python
 from support import ROOT, RUNS, figure, one_line, plan, tiny_config
 
 
@@ -40,20 +43,16 @@ def test_the_rainbows_cooldowns_are_the_papers(thousands):
 
 
 def test_lawa_averages_the_last_checkpoints_every_500_steps():
-    planned = at("paper").site.planned
-    checkpoints = {point.step for point in planned["constant-3e-3"].checkpoints}
     for window in (5, 20):
-        points = planned[f"lawa-{window}"].measured
-        steps = {point.id: point.step for point in points}
-        assert min(steps.values()) >= 500 * window
-        assert max(steps.values()) == 190_000
-        needed = {step - 500 * back for step in steps.values() for back in range(window)}
-        assert needed <= checkpoints, sorted(needed - checkpoints)[:3]
         # One job at every shard, which holds the averages at its checkpoints.
         made = at("paper").trajectories.jobs(f"lawa-{window}")
         means = [mean for job in made for mean in job.settings.means]
-        assert [mean.id for mean in means] == list(steps)
-        assert {len(mean.members) for mean in means} == {window}
+        measured = at("paper").site.planned[f"lawa-{window}"].measured
+        assert [(mean.id, mean.step) for mean in means] == measured
+        assert means[-1].step == 190_000
+        for mean in means:
+            steps = [mean.step - 500 * back for back in reversed(range(window))]
+            assert [member.checkpoint for member in mean.members] == [*map(step_id, steps)]
 
 
 def test_the_model_and_its_training_are_the_papers():
@@ -88,13 +87,19 @@ def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
 # Jobs
 
 
-@pytest.mark.parametrize("scale", ["smoke", "gpu"])
-def test_jobs_are_distinct_and_hold_no_absolute_path(scale):
-    found = list(at(scale).site.needed(at(scale).targets()))
+@pytest.mark.parametrize("scale", ["smoke", "gpu", "paper"])
+def test_jobs_are_distinct_hold_no_absolute_path_and_read_their_specification(scale):
+    made = at(scale)
+    rules = ("judge", "tabulate", "typeset", "report", "comparison")
+    found = list(made.site.needed([*made.targets(), *map(made.job, rules)]))
     assert len({(job.folder, job.stem) for job in found}) == len(found) > 500
     for job in found:
         paths = chain([job.folder, job.manifest], job.needs)
         assert not [path for path in paths if path.startswith(("/", "~", ".."))], job.name
+        settings = settings_of(job.spec)
+        assert to_jsonable_python(settings) == job.spec["settings"], job.name
+        # What the paper is told may have tuples, which are lists on the other side.
+        assert settings == job.settings or job.stage == "paper.typeset", job.name
     for job in found[::20]:
         told = str(job.spec["settings"])
         assert str(ROOT) not in told and not re.search(r"'/(home|root|tmp|usr|work)", told)

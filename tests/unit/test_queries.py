@@ -1,4 +1,4 @@
-"""What a figure asks for: no job for its words, and one line where it cannot be drawn."""
+"""What a figure asks for: one line where it cannot be drawn."""
 
 import pytest
 from drawing import figure, planned
@@ -7,15 +7,6 @@ from support import one_line
 
 ERROR, LOSS = "quantization_error", "loss"
 RUNS = ["constant-3e-3", "rainbow-036"]
-
-
-def test_title_and_caption_are_no_part_of_a_job(tmp_path):
-    found = figure("over_tokens", {"Stable": ["constant-3e-3"]}, ["int8"])
-    one, other = (
-        planned(tmp_path / name, {"one": {**found, **words}}).figures.figure("one").spec
-        for name, words in (("a", {}), ("b", {"title": "Other", "caption": "words"}))
-    )
-    assert one == other
 
 
 CURVES = {"One": ["constant-3e-3"]}

@@ -5,8 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from ptq_dynamics.config import load, scales
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.config import scales
 from ptq_dynamics.plan.dimensionless import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan
 
@@ -21,10 +20,10 @@ def numbers(of):
 def changed(tmp_path):
     """The plan of scale laptop with changes to its file."""
 
-    def make(change, figures="all"):
+    def make(change):
         folder = shutil.copytree(ROOT / "config", tmp_path / "config", dirs_exist_ok=True)
         edit_yaml(folder / "scales/laptop.yaml", change)
-        return Plan(load({"scale": "laptop", "seed": 100, "figures": figures}, folder), ROOT)
+        return plan("laptop", folder)
 
     return make
 

@@ -6,26 +6,10 @@ from dataclasses import replace
 import pytest
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.machine import Device
-from support import artifacts, differing
+from support import differing
 from toy import NAMES, Toy
 
 pytestmark = pytest.mark.slow
-
-CHOICE = {"count": 20, "pause": 0.05}
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """A toy with its results."""
-    toy = Toy.at(tmp_path_factory.mktemp("toy"))
-    assert toy.made(toy.build(**CHOICE)) == {*NAMES}
-    return toy
-
-
-@pytest.fixture
-def toy(built, tmp_path):
-    """A copy of it that a test may change."""
-    return built.copied(tmp_path / "copy")
 
 
 def drop(toy, name, *files):
@@ -36,22 +20,18 @@ def drop(toy, name, *files):
     assert not any((found.folder / file).exists() for file in files)
 
 
-def results(toy):
-    return artifacts(toy.folder / "results")
-
-
 def test_what_was_dropped_is_no_reason_to_build_and_comes_back_when_it_is_read(toy):
-    complete = results(toy)
+    complete = toy.results()
     drop(toy, "walk", "sums.txt")
     drop(toy, "numbers", "sub/numbers.txt")
-    assert toy.settle(**CHOICE) == dict.fromkeys(NAMES, True)
+    assert toy.settle() == dict.fromkeys(NAMES, True)
     times = {path: path.stat().st_mtime_ns for path in toy.folder.rglob("*record.json")}
     # Read again, and so are the numbers that it is made from.
-    said = toy.build(**CHOICE, title="sum")
+    said = toy.build(title="sum")
     assert {*said} == toy.made(said) == {"total"}, said
     assert said["total"].count("done in") == 3
     changed = {"total.json", "total.manifest.json", "total.spec.json"}
-    assert {*differing(complete, results(toy))} == changed
+    assert {*differing(complete, toy.results())} == changed
     for path, before in times.items():
         assert (path.stat().st_mtime_ns == before) == (path.name == "record.json")
     assert not list(toy.folder.rglob("*absent.json")) and not list(toy.folder.rglob(".work-*"))
@@ -59,15 +39,15 @@ def test_what_was_dropped_is_no_reason_to_build_and_comes_back_when_it_is_read(t
 
 def test_what_cannot_be_made_again_is_a_line_of_each_job_and_costs_nothing(toy):
     drop(toy, "walk", "sums.txt")
-    toy.settle(**CHOICE, title="sum")
-    before = results(toy)
+    toy.settle(title="sum")
+    before = toy.results()
     toy.edit("walk", "float(done[-1]", "1 + float(done[-1]")
     done = toy.run("total")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     why, line = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert why.startswith("error: toy.walk two: toy.walk changed since the job was planned")
     assert "the dropped files of results/walk could not be made again (see above)" in line
-    assert not differing(before, results(toy))
+    assert not differing(before, toy.results())
 
 
 KILLED = """
@@ -88,13 +68,13 @@ def test_a_kill_while_files_are_put_back_loses_none_of_them(tmp_path):
     saving = "(context.out / str(len(done))).write_text(str(number))"
     toy.edit("walk", "time.sleep(context.settings.pause)", saving)
     toy.build()
-    complete, path = results(toy), toy.folder / "results/walk/record.json"
+    complete, path = toy.results(), toy.folder / "results/walk/record.json"
     path.write_text(replace(record.read(path), device=Device("cuda")).text())
     drop(toy, "walk", "1", "2", "3")
     assert toy.python("-c", KILLED).returncode == 9
     done = toy.run("walk", "--restore")
     assert done.returncode == 0, done.stderr
-    assert {*differing(complete, results(toy))} <= {"walk/record.json"}
+    assert {*differing(complete, toy.results())} <= {"walk/record.json"}
 
 
 @pytest.mark.parametrize(("device", "outcome"), [("cpu", 1), ("cuda", 1), ("cuda", 0)])
@@ -106,8 +86,8 @@ def test_other_bytes_cost_nothing_and_on_a_gpu_they_may_agree(toy, device, outco
     if not outcome:
         toy.edit("walk", "def run", 'def agree(first, second):\n    return "99 more"\ndef run')
     drop(toy, "walk", "sums.txt")
-    toy.settle(**CHOICE, title="sum")
-    before, identity = results(toy), known.identity
+    toy.settle(title="sum")
+    before, identity = toy.results(), known.identity
     reader = toy.folder / "results/total.record.json"
     first = reader.read_bytes()
     scratch = toy.folder / f"results/walk/.work-{identity[:16]}-1/scratch"
@@ -117,12 +97,12 @@ def test_other_bytes_cost_nothing_and_on_a_gpu_they_may_agree(toy, device, outco
     assert done.returncode == outcome, done.stderr
     if outcome:
         assert "it came out different in sums.txt" in done.stderr
-        assert not differing(before, results(toy))
+        assert not differing(before, toy.results())
         return
     assert record.read(path).second == "second build on a GPU: 99 more"
     total = json.loads((toy.folder / "results/total.json").read_text())["sum"]
     assert total == float((path.parent / "sums.txt").read_text().split()[-1])
     # A reader of the first one is outdated, and the one that had it built again is not.
-    assert toy.settle(**CHOICE, title="sum")["total"]
+    assert toy.settle(title="sum")["total"]
     reader.write_bytes(first)
-    assert not toy.settle(**CHOICE)["total"]
+    assert not toy.settle()["total"]

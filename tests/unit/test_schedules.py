@@ -1,52 +1,34 @@
-"""Learning-rate schedules against properties and closed forms."""
+"""Learning-rate schedules beside those of transformers, and in closed form."""
 
 import math
-from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import torch
 from ptq_dynamics.train.schedules.constant import Constant
 from ptq_dynamics.train.schedules.cosine import Cosine
 from ptq_dynamics.train.schedules.stage import StageSchedule
 from ptq_dynamics.train.schedules.wsd import Wsd
+from transformers import get_wsd_schedule
 
 
-@st.composite
-def schedules(draw):
-    peak, warmup, length = (
-        draw(each) for each in (st.floats(1e-6, 1.0), st.integers(1, 50), st.integers(1, 400))
-    )
-    floor = peak * draw(st.floats(0.0, 1.0))
-    if draw(st.booleans()):
-        return Cosine(kind="cosine", peak=peak, warmup=warmup, floor=floor, stop=warmup + length)
-    start, shape = warmup + draw(st.integers(0, 200)), draw(st.sampled_from(("linear", "1-sqrt")))
-    warm = {"kind": "wsd", "peak": peak, "warmup": warmup}
-    return Wsd(**warm, floor=floor, start=start, length=length, shape=shape)
-
-
-@given(schedules(), st.integers(0, 1000))
-def test_rates_follow_their_closed_forms(schedule, beyond):
-    peak, floor, warmup = schedule.peak, schedule.floor, schedule.warmup
-    cosine = isinstance(schedule, Cosine)
-    start, last = (
-        (warmup, schedule.stop) if cosine else (schedule.start, schedule.start + schedule.length)
-    )
-    found = [schedule.learning_rate(step) for step in range(last + 1)]
-    expected = [peak * step / warmup for step in range(1, warmup + 1)]
-    expected += [peak] * (start - warmup)
-    for step in range(start, last + 1):
-        done = (step - start) / (last - start)
-        if cosine:
-            # cos² of half the angle, another form of the half cosine.
-            left = math.cos(math.pi * done / 2) ** 2
-        else:
-            left = 1 - done if schedule.shape == "linear" else 1 - done**0.5
-        expected.append(peak * left + floor * (1 - left))
-    assert found == pytest.approx(expected, rel=1e-9, abs=1e-17)
-    assert max(found) <= peak * (1 + 1e-15)
-    assert all(b <= a for a, b in pairwise(found[warmup:]))
-    assert found[-1] == schedule.learning_rate(last + beyond) == floor
+@pytest.mark.parametrize("floor", [0.0, 5e-4])
+@pytest.mark.parametrize(("start", "length"), [(7, 1), (7, 90), (40, 60)])
+@pytest.mark.parametrize("shape", ["linear", "1-sqrt", "cosine"])
+def test_rates_are_those_of_transformers(shape, start, length, floor):
+    own, last = {"peak": 2e-3, "warmup": 7, "floor": floor}, start + length
+    if shape == "cosine":
+        schedule, start = Cosine(kind="cosine", stop=last, **own), 7
+    else:
+        schedule = Wsd(kind="wsd", start=start, length=length, shape=shape, **own)
+    steps = {"num_stable_steps": start - 7, "num_decay_steps": last - start}
+    optimizer = torch.optim.SGD([torch.zeros(1)])
+    theirs = get_wsd_schedule(optimizer, 7, **steps, decay_type=shape, min_lr_ratio=floor / 2e-3)
+    (factor,) = theirs.lr_lambdas
+    found = [schedule.learning_rate(step) for step in range(last + 9)]
+    # Theirs has no rate, or the floor's, in the first update.
+    assert found[:7] == pytest.approx([2e-3 * step / 7 for step in range(1, 8)])
+    expected = [2e-3 * factor(step) for step in range(7, last + 9)]
+    assert found[7:] == pytest.approx(expected, rel=1e-9, abs=1e-17)
 
 
 def test_the_rate_of_a_stage_warms_up_and_falls_along_half_a_cosine():

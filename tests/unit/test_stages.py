@@ -10,7 +10,7 @@ from ptq_dynamics.corpus.tokens import read_split
 from ptq_dynamics.train.trainer import Trainer
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file
-from support import Workspace, one_line, plan, tiny_config
+from support import Workspace, plan, tiny_config
 from transformers import AutoModelForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -134,29 +134,3 @@ def test_preferences_are_measured_from_the_model_before(here, tmp_path):
         expected.append(1 - sigmoid(gains[0]) + sigmoid(gains[1]))
     loss, _ = trainer.update(batch)
     assert float(loss) == pytest.approx(np.mean(expected), abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("stage", "change", "words"),
-    [
-        ("long-32k", {"after": "smollm3-apo"}, "after: no run to follow"),
-        ("sft", {"corpus": "code"}, "smollm3-sft.objective is 'answers'"),
-    ],
-)
-def test_stages_that_cannot_be_are_refused_in_one_line(tmp_path, stage, change, words):
-    config = tiny_config(tmp_path, families={"runs": {named(stage): change}})
-    with one_line("config/families.yaml", words):
-        plan("smoke", config)
-
-
-@pytest.mark.parametrize(
-    ("run", "objective", "words"),
-    [
-        ("rainbow-172", {"kind": "answers"}, "needs dialogues"),
-        ("{model}-wsd", {"kind": "quantization-aware", "bits": 4, "at_most": 8}, "no experts"),
-    ],
-)
-def test_objectives_without_their_text_or_layers_are_refused(tmp_path, run, objective, words):
-    config = tiny_config(tmp_path, runs={"runs": {run: {"objective": objective}}})
-    with one_line(f"{run.format(model='moe')}.objective is '{objective['kind']}'", words):
-        plan("smoke", config)

@@ -17,7 +17,7 @@ from ptq_dynamics.measure.tasks import harness
 from ptq_dynamics.measure.tasks import made as making
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
 from ptq_dynamics.measure.tasks.made import MadeSettings
-from support import plan, tiny_config
+from support import plan
 from tokenizers import Tokenizer
 
 pytestmark = pytest.mark.slow
@@ -118,20 +118,6 @@ def test_too_few_documents_are_said_in_one_line(documents, encode, changes):
     with pytest.raises(Problem, match=r"task a-ending has \d+ documents of at most ") as error:
         making.make(settings("ending", **changes), documents, encode)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"names": ["wrod"]}, r"tasks.names: no task 'wrod'; .*word"),
-        ({"others": ["Click"]}, "others has 'Click', which corpora.descriptions trains on"),
-        ({"context": 4096}, r"tasks.context is 4,096; .* reads \d+ tokens"),
-    ],
-)
-def test_a_mistake_in_tasks_is_said_in_one_line(tmp_path, change, said):
-    config = tiny_config(tmp_path, {"tasks": change})
-    with pytest.raises(Problem, match=said):
-        plan("smoke", config)
 
 
 def fetched(folder, **changes):

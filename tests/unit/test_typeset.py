@@ -7,7 +7,7 @@ import shutil
 import pytest
 from ptq_dynamics.config.loading import scales
 from ptq_dynamics.paper.typeset import compiled
-from support import ROOT, edit_yaml, one_line, plan
+from support import ROOT, one_line, plan
 
 pytestmark = pytest.mark.slow
 
@@ -103,24 +103,15 @@ def test_what_cannot_be_typeset_is_told_in_one_line(text_of, line, words):
         typeset(text_of, line)
 
 
-def test_all_figures_are_told_and_why_some_are_not_drawn(tmp_path):
-    folder = shutil.copytree(ROOT / "config", tmp_path / "config")
-    edit_yaml(
-        folder / "scales/smoke.yaml",
-        lambda found: found["regime"].update(left_out={"amber": "it is too long"}),
-    )
-    told = plan("smoke", folder, figures=["fig04"]).paper.typeset().settings
-    missing = {name: each["missing"] for name, each in told.told["figures"].items()}
-    written = plan("smoke").site.config.figures.items()
-    assert [*missing] == [name for name, figure in written if figure.group is None]
-    assert missing["fig04"] is None
-    assert missing["fig06"] == "it was not chosen for this build"
-    assert missing["fig12"] == "smoke scale leaves out amber (it is too long)"
-
-
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_scale(scale):
+    """And it says of each figure of the paper why it is not drawn."""
+    few = plan(scale, figures=["fig04"]).paper.typeset().settings.told["figures"]
+    assert few["fig06"]["missing"] == "it was not chosen for this build"
     told = plan(scale).paper.typeset().settings
+    figures = told.told["figures"]
+    written = plan("smoke").site.config.figures.items()
+    assert [*figures] == [*few] == [name for name, figure in written if figure.group is None]
     numbers = told.told["numbers"]
     texts = [path.read_text() for path in ROOT.glob("paper/**/*.typ")]
     cited = {key for text in texts for key in re.findall(r'\bnum\("([^"]+)"\)', text)}
@@ -130,6 +121,6 @@ def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_sca
     assert [key for key in own | published if key not in numbers] == []
     real = scale in ("node", "paper")
     assert told.told["scale"]["miniatures"] != real
-    missing = {n: e["missing"] for n, e in told.told["figures"].items() if e["missing"]}
+    missing = {n: e["missing"] for n, e in figures.items() if e["missing"]}
     assert [*missing] == (["fig11", "fig15", "fig23"] if real else [])
     assert all(re.fullmatch(r"\w+ scale leaves out .+ \(.+\)", why) for why in missing.values())

@@ -147,7 +147,7 @@ def test_what_cannot_be_told_is_not_told():
 def test_the_paragraph_of_a_figure_judges_its_run_and_its_average(tmp_path):
     curves = {"run": ["constant-3e-3"], "average": ["lawa-5"]}
     shown = figure("over_tokens", curves, ["gptq-3bit"], options={"words": True})
-    said = Drawn(tmp_path, planned(tmp_path, {"own": shown}), coarse=True).said("own")
+    said = Drawn(tmp_path, planned(tmp_path, {"own": shown})).said("own")
     assert "The rate has not decayed" in said
     assert re.search(r"The average has an error of \S+ % \(\S+ points \[\S+, \S+\] from", said)
     assert re.search(r"loss of \S+ nats/token \(\S+ \[\S+, \S+\] from the end\)\.$", said)
