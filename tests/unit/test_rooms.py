@@ -29,8 +29,8 @@ ROOMS = [
 ROOMS += ["figures", "claims", "paper", "config", "plan", "provenance", "report", "cli"]
 # Lines at most, by what git lists: lower a number when the count falls, never raise it.
 BUDGETS = {
-    "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_259),
-    "tests": (["tests"], 16_398),
+    "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_229),
+    "tests": (["tests"], 16_032),
     "docs": (["docs/*.md"], 798),
     "make": (["Makefile"], 90),
 }
