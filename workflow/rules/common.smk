@@ -21,8 +21,8 @@ configfile: str(CONFIG / "config.yaml")
 
 
 # docs/how-it-works.md follows `make figures` through this file. Snakemake reads
-# profiles/default/config.yaml by itself: times of files alone decide what runs, and planning sets
-# them. `prepare` makes sure that this code runs.
+# profiles/default/config.yaml by itself: times and contents of files decide what runs. Each
+# specification that it asks for settles its job (`settled_spec`). `prepare` makes sure that this code runs.
 try:
     handlers.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = Plan(load(config, CONFIG), ROOT)

@@ -38,7 +38,7 @@ rule judge:
 
 rule tabulate:
     input:
-        **inputs_of("tabulate", "claims", "measure", "beside", "run"),
+        **inputs_of("tabulate", "claims", "measure", "beside"),
     output:
         manifest="<results>/tables/manifest.json",
     log:

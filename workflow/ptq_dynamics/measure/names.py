@@ -11,7 +11,7 @@ LOSSES = "losses.safetensors"  # loss of every block, by checkpoint id
 LAYERS = "layers.csv"  # errors of quantized layers, by checkpoint id
 OUTCOMES = "outcomes.safetensors"  # 0 or 1 for every document, by task and checkpoint id
 VALUES = "values.csv"  # CHECKPOINT_ID, METRIC, VALUE and ERROR of a probe or a metric
-MEASUREMENTS = "measurements.csv"  # measurements.py says how a step becomes a row
+MEASUREMENTS = "measurements.csv"  # the table of measurements
 
 # Columns of tables.
 TRAJECTORY = "trajectory"
