@@ -1,8 +1,8 @@
 """Errors in configuration files, in one line that names the whole key."""
 
+import difflib
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -34,10 +34,10 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
         if name not in known:
             # Without leading zeros of numbers, so that fig4 matches fig04.
             plain, *others = (re.sub(r"(?<!\d)0+(?=\d)", "", text) for text in (name, *known))
-            written = dict(zip(others, known, strict=True))
-            near = get_close_matches(plain, others, MOST_NAMED, NEAR)
-            near = near or get_close_matches(plain, others, MOST_NAMED, 0)
-            nearest = ", ".join(written[other] for other in near)
+            ratios = [difflib.SequenceMatcher(None, plain, other).ratio() for other in others]
+            ordered = sorted(zip(ratios, known, strict=True), key=lambda pair: (-pair[0], pair[1]))
+            near = [other for ratio, other in ordered if ratio >= NEAR or ordered[0][0] < NEAR]
+            nearest = ", ".join(near[:MOST_NAMED])
             raise Problem(f"{place}: no {kind} {name!r}; the nearest: {nearest}")
 
 
