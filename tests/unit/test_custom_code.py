@@ -162,18 +162,19 @@ def test_code_of_the_hub_needs_a_commit(folder, tmp_path, hub, monkeypatch):
     for name in ("hub/people", "config", "out", "scratch"):
         (tmp_path / name).mkdir(parents=True)
     folder.rename(tmp_path / "hub/people/mine")
-    monkeypatch.chdir(tmp_path)
     for revisions in ("main", "*", COMMIT[:12]):
         with one_line("--trust-remote-code needs a folder, or a commit of people/mine"):
-            project.checkpoints("run", "people/mine", revisions, None, (), trusts_code=True)
+            project.checkpoints(
+                tmp_path, "run", "people/mine", revisions, None, (), trusts_code=True
+            )
     hub.branches.add("main")
     monkeypatch.setattr(hf_api.api, "endpoint", hub.url)
     with one_line("people/mine@main needs code of its own for mine; --trust-remote-code"):
-        project.checkpoints("run", "people/mine", "main", None, (), trusts_code=False)
-    place = "run", "people/mine", COMMIT, None, ()
+        project.checkpoints(tmp_path, "run", "people/mine", "main", None, (), trusts_code=False)
+    place = tmp_path, "run", "people/mine", COMMIT, None, ()
     entry = Own(**project.checkpoints(*place, trusts_code=True))
     assert sampled_checkpoints(entry) == [(COMMIT, None)]
-    locked = lock.read_lock()["people/mine"][COMMIT]
+    locked = lock.read_lock(tmp_path / "config" / project.LOCK)["people/mine"][COMMIT]
     assert {*CODE} < {file.name for file in locked.files}
     point = local.trajectory.Checkpoint(COMMIT, None, None, None, "checkpoint")
     out = tmp_path / "out"

@@ -3,7 +3,6 @@ is refused."""
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -169,10 +168,11 @@ def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
         folder = tmp_path / place
         folder.mkdir(parents=True, exist_ok=True)
         (name,) = project.names_of([place], [])
-        with project.claimed(None, [str(folder)], [name]) as root:
-            entry = {"checkpoints": {"folder": os.path.relpath(folder)}}
-            Path("config/families.yaml").write_text(json.dumps({"own": {"run": entry}}))
-            (made := Path("results/own/measure/run")).mkdir(parents=True, exist_ok=True)
+        with project.claimed(None, [place], [name]) as root:
+            entry = {"checkpoints": {"folder": os.path.relpath(folder, root)}}
+            (root / "config/families.yaml").write_text(json.dumps({"own": {"run": entry}}))
+            made = root / "results/own/measure/run"
+            made.mkdir(parents=True, exist_ok=True)
             (made / "record.json").touch()
         assert roots.setdefault(place, str(root)) == str(root)
     assert [*roots.values()] == ["own/run", "own/b-run", "own/b-run-2"]
@@ -181,7 +181,7 @@ def test_folders_of_one_name_have_projects_of_their_own(tmp_path, monkeypatch):
         project.names_of(["a/run", "a/run/"], [])
 
 
-def test_names_of_runs_are_no_groups_of_curves_and_no_formulas(tmp_path, monkeypatch):
+def test_names_of_runs_are_no_groups_of_curves_and_no_formulas(tmp_path):
     names = ["a: run", "b: $run$"]
     for name in names:
         for step in (1, 2):
@@ -190,8 +190,7 @@ def test_names_of_runs_are_no_groups_of_curves_and_no_formulas(tmp_path, monkeyp
     (root := tmp_path / "out/config").mkdir(parents=True)
     runs = {name: {"checkpoints": {"folder": f"../{name}"}} for name in names}
     settings = {"scale": {"calibration": {}}, "quantizers": {}, "metrics": [], "average": 2}
-    monkeypatch.chdir(root.parent)
-    project.write(runs, **settings, seed=0, grows=False)
+    project.write(root.parent, runs, **settings, seed=0, grows=False)
     curves = read_yaml(root / "figures.yaml")["quantization"]["curves"]
     assert len(curves) == 4 and not [name for name in curves if in_group(name)[0]]
     assert "b:\N{NO-BREAK SPACE}\\$run\\$" in curves

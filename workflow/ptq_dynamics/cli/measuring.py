@@ -5,7 +5,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,32 +72,31 @@ def measure(
 
     Example: ptq-dynamics measure ~/runs/mine --last 4"""
     from ptq_dynamics.cli import own, own_scale, project
-    from ptq_dynamics.cli.own_scale import absolute, relative
+    from ptq_dynamics.cli.project import claimed, names_of
 
-    workflow_profile, runs = chosen.profile(profile), project.names_of(places, words(names))
+    workflow_profile, runs = chosen.profile(profile), names_of(places, words(names))
     metrics = ["sharpness", "hessian_trace"] * curvature + ["accuracy"] * bool(tasks)
-    # Paths are those of this folder, and the project is another one.
-    sources = [absolute(place) for place in places]
-    source_of_text, source_of_rate = absolute(text or ""), absolute(lr or "")
-    quantizers = own_scale.quantizers(words(methods), words(bits), sources[0])
+    # Before all else, since a wrong method ends the command.
+    own_scale.quantizers(words(methods), words(bits), places[0])
     named = text or (f"scale {scale}" if scale else "docstrings")
 
     def once() -> None:
-        with project.claimed(out, sources, runs) as root:
-            rate = relative(source_of_rate) if Path(source_of_rate).is_file() else lr
+        with claimed(out, places, runs) as root:
+            rate = own_scale.relative(lr, root) if lr and Path(lr).is_file() else lr
             options: own_scale.Yaml = {"rate": None if rate == "trainer_state" else rate}
             options |= {"tokens_per_step": tokens_per_step, "every": every, "last": last}
             options |= {"skip": skip, "bos": not (no_bos or scale)}
             given = {key: value for key, value in options.items() if value is not None}
             entries, left = dict[str, own_scale.Yaml](), list[str]()
-            for key, place in zip(project.keys(runs), sources, strict=True):
-                source = key, place, revisions, step, words(exclude)
+            for key, place in zip(project.keys(runs), places, strict=True):
+                source = root, key, place, revisions, step, words(exclude)
                 entries[key] = project.checkpoints(*source, trusts_code=trust_remote_code) | given
-                left += project.complete(key, entries[key])
-            is_lone = all(project.kept(*of)[1] == 1 for of in entries.items())
+                left += project.complete(root, key, entries[key])
+            is_lone = all(project.kept(root, *of)[1] == 1 for of in entries.items())
             settings = own_scale.scale(
+                root,
                 scale,
-                source_of_text,
+                text,
                 field,
                 tokens,
                 words(tasks),
@@ -109,15 +108,17 @@ def measure(
                 keep=keep,
             )
             left += project.write(
+                root,
                 dict(zip(runs, entries.values(), strict=True)),
-                quantizers,
+                own_scale.quantizers(words(methods), words(bits), places[0], root),
                 settings,
                 average=average,
                 metrics=metrics,
                 seed=seed,
                 grows=watch,
             )
-            files = own.measure(workflow_profile, named, jobs, left)
+            with chdir(root):
+                files = own.measure(workflow_profile, named, jobs, left)
             print("written:", ", ".join(str(root / file) for file in files), flush=True)
 
     if watch:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import chdir
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,9 @@ FEWEST, LEAST = 4, 256  # blocks, and tokens, of validation text
 SPLITS = {"evaluation": "validation", "calibration": "calibration", "curvature": "probe"}
 
 
-def absolute(word: str) -> str:
-    """Return the absolute path of a file or folder; another word as it is."""
-    return str(Path(word).resolve()) if word and Path(word).exists() else word
-
-
-def quantizers(methods: Sequence[str], counts: Sequence[str], place: str = "") -> Yaml:
+def quantizers(
+    methods: Sequence[str], counts: Sequence[str], place: str = "", root: Path = Path()
+) -> Yaml:
     """Return quantizers by name: of methods, each in some counts of bits, and of GGUF files."""
     known, default = config.read_yaml(QUANTIZERS), config.read_yaml(DEFAULTS)
     if wrong := [bits for bits in counts if bits not in BITS]:
@@ -39,7 +37,7 @@ def quantizers(methods: Sequence[str], counts: Sequence[str], place: str = "") -
     chosen = Yaml()
     for method in methods or default["methods"]:
         if method.lower().endswith(".gguf"):
-            chosen |= _gguf_file(method, place)
+            chosen |= _gguf_file(root, method, place)
             continue
         if re.fullmatch(r"i?q\d_(k|k_[sml]|xxs|xs|s|m|nl)", method.lower()):
             raise Problem(f"--methods: only llama.cpp quantizes to {method} (llama-quantize)")
@@ -56,18 +54,19 @@ def quantizers(methods: Sequence[str], counts: Sequence[str], place: str = "") -
     return chosen
 
 
-def _gguf_file(name: str, place: str) -> Yaml:
+def _gguf_file(root: Path, name: str, place: str) -> Yaml:
     """Return the quantizer of a GGUF file in the folder of checkpoints, or at a path."""
     path = next((p for p in (Path(place, name), Path(name)) if p.is_file()), None)
     if path is None:
         raise Problem(f"--methods: {place} has no {name}; name one of its files, or a path")
     stem = re.sub(r"[^\w-]+", "-", path.stem, flags=re.ASCII).strip("-_")[-90:]
-    return {f"{stem}.gguf": GgufFile.of(path, absolute(str(path))).model_dump()}
+    return {f"{stem}.gguf": GgufFile.of(path, relative(path, root)).model_dump()}
 
 
 def scale(
+    root: Path,
     given: str | None,
-    text: str,
+    text: str | None,
     field: str | None,
     tokens: int | None,
     tasks: Sequence[str],
@@ -89,7 +88,7 @@ def scale(
         raise Problem("--scale has its own --context; leave one out")
     scale: Yaml = config.read_yaml(ROOT / f"config/scales/{name}.yaml")
     main, shape = scale["corpora"]["main"], scale["models"]["main"]
-    source = _text(text) if text else {}
+    source = _text(text, root) if text else {}
     if field is not None:
         if "dataset" not in source:
             raise Problem("--field is for --text in JSON, Parquet, CSV or on the hub; leave it out")
@@ -106,7 +105,9 @@ def scale(
     if source and not curvature:
         sizes["curvature"] = 0
     if given is None:
-        sizes = _fit(sizes, tokens, Texts(**source) if "files" in source else None, default)
+        with chdir(root):
+            texts = Texts(**source) if "files" in source else None
+            sizes = _fit(sizes, tokens, texts, default)
         parts = {**sizes, "calibration": sizes["calibration"] // draws}
         for key in SPLITS:
             scale[key]["tokens"] = parts[key] or scale[key]["tokens"]
@@ -157,7 +158,7 @@ def _fit(
     return {key: size * rest // others for key, size in sizes.items()} | {"evaluation": evaluation}
 
 
-def _text(place: str) -> Yaml:
+def _text(place: str, root: Path) -> Yaml:
     """Return the place of text: files, or a data set."""
     path = Path(place)
     if not path.exists():
@@ -170,11 +171,11 @@ def _text(place: str) -> Yaml:
     others = {*os.listdir(folder)} - {file.name for file in tables or files}
     if others and not name:
         print(f"--text: left out are {', '.join(sorted(others))}")
-    top = relative(folder)
+    top = relative(folder, root)
     about = {"folder": top, "files": [asdict(file) for file in tables or files]}
     return about | ({"dataset": {"path": f"./{top}"}} if tables else {})
 
 
-def relative(path: str | Path) -> str:
-    """Return a resolved path relative to the project, which is the present folder."""
-    return os.path.relpath(Path(path).resolve())
+def relative(path: str | Path, root: Path) -> str:
+    """Return a resolved path relative to the project."""
+    return os.path.relpath(Path(path).resolve(), root.resolve())

@@ -30,13 +30,14 @@ from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints, sampled_folde
 from ptq_dynamics.quantize.methods import AnyQuantizer, Calibrated
 
 SCALE, FIGURE, RUN = "own", "quantization", "run"
+LOCK = Path("families.lock.json")
 
 
 @contextmanager
 def claimed(out: Path | None, places: Sequence[str], names: Sequence[str]) -> Iterator[Path]:
-    """Enter the folder of a project, and hold it against other calls: `out`, or a folder in own/
-    with the names of runs. This folder has no other runs. A new folder without any measurement is
-    removed again, also where a signal ends this process."""
+    """Hold the folder of a project against other calls: `out`, or a folder in own/ with the names
+    of runs. This folder has no other runs. A new folder without any measurement is removed again,
+    also where a signal ends this process."""
     for root in [out] if out else _roots(names, places):
         if out is None and not _is_free(root, places):
             continue
@@ -48,8 +49,7 @@ def claimed(out: Path | None, places: Sequence[str], names: Sequence[str]) -> It
             is_new = not root.exists()
             (root / "config").mkdir(parents=True, exist_ok=True)
             try:
-                with chdir(root):
-                    yield root
+                yield root
             finally:
                 if is_new and not any(root.glob(f"results/*/measure/**/*{RECORD}")):
                     require()
@@ -72,7 +72,7 @@ def _is_free(root: Path, places: Sequence[str]) -> bool:
         return True
     sources = [entry["checkpoints"] for entry in config.read_yaml(file)["own"].values()]
     earlier = [s.get("repository") or str((root / s["folder"]).resolve()) for s in sources]
-    return earlier == [*places]
+    return earlier == [str(Path(p).resolve()) if Path(p).is_dir() else p for p in places]
 
 
 def names_of(places: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -89,6 +89,7 @@ def names_of(places: Sequence[str], given: Sequence[str]) -> list[str]:
 
 
 def write(
+    root: Path,
     runs: Mapping[str, Yaml],
     quantizers: Yaml,
     scale: Yaml,
@@ -107,12 +108,10 @@ def write(
     default, curves = config.read_yaml(DEFAULTS), dict[str, list[str]]()
     averages, own, second, most = dict[str, Yaml](), dict[str, Yaml](), Yaml(), 0
     short = list[str]()
-    files = [name for name, kind in quantizers.items() if "file" in kind]
-    for name in files:
-        quantizers[name]["file"] = relative(quantizers[name]["file"])
+    files = [name for name, kind in quantizers.items() if kind["method"] == "gguf-file"]
     size = default["average"] if average is None else average
     for key, (name, entry) in zip(keys(runs), runs.items(), strict=True):
-        own[key], count = kept(key, entry, lost)
+        own[key], count = kept(root, key, entry, lost)
         mean, most = f"last-{size}" if key == RUN else f"{key}-last-{size}", max(most, count)
         if average not in (None, 0, *range(2, count + 1)) and (average == 1 or not grows):
             others = f"or from 2 to {count} (all checkpoints)"
@@ -151,13 +150,15 @@ def write(
         f"scales/{SCALE}": scale,
     }
     for file, content in contents.items():
-        chosen.write(Path(f"config/{file}.yaml"), content)
-    has_deleted = any(entry.get("deleted") for entry in own.values())
-    more = selection.lost(chosen.plan()) if has_deleted else frozenset()
+        chosen.write(root / f"config/{file}.yaml", content)
+    with chdir(root):
+        has_deleted = any(entry.get("deleted") for entry in own.values())
+        more = selection.lost(chosen.plan()) if has_deleted else frozenset()
     for of, shard in sorted(more):
         print(f"{shard} of {of} is left out: it was deleted, and not measured as it is now")
     if more:
-        inputs, more = (runs, quantizers, scale), more | lost
+        inputs = root, runs, quantizers, scale
+        more |= lost
         return write(*inputs, average=average, metrics=metrics, seed=seed, grows=grows, lost=more)
     print(*(f"{line}\n" for line in short), sep="", end="", flush=True)
     return short
@@ -168,37 +169,40 @@ def keys(runs: Collection[str]) -> list[str]:
     return [RUN, *(f"{RUN}-{number}" for number in range(2, len(runs) + 1))]
 
 
-def complete(key: str, entry: Yaml) -> list[str]:
+def complete(root: Path, key: str, entry: Yaml) -> list[str]:
     """Exclude defective checkpoints of a run, and add those that were deleted after they had been
     measured. Return a line for each model that is not measured."""
     given = validated(TypeAdapter(families.Own), entry, "measure")
     if not isinstance(given.checkpoints, families.Local):
         return []
     results = Path("results", SCALE, "fetch", key)
-    known = [local for _, local in selection.linked(results, given.checkpoints.folder)]
-    source, left = without_defects(given, given.checkpoints, known)
-    names = (path.name for path, _ in sampled_folders(given, source))
-    kinds = sorted({re.sub(r"\d+", "N", n) for n in names if source.step.search(n)})
-    if len(kinds) > 1:
-        several = f"{' and '.join(kinds[:2])} of {source.folder} are measured as one run"
-        left.append(f"{several}; if they are several, select one by --exclude or --step")
-    entry["deleted"] = [asdict(local) for local in selection.without_files(results, source)]
+    with chdir(root):
+        known = [local for _, local in selection.linked(results, given.checkpoints.folder)]
+        source, left = without_defects(given, given.checkpoints, known)
+        names = (path.name for path, _ in sampled_folders(given, source))
+        kinds = sorted({re.sub(r"\d+", "N", n) for n in names if source.step.search(n)})
+        if len(kinds) > 1:
+            several = f"{' and '.join(kinds[:2])} of {source.folder} are measured as one run"
+            left.append(f"{several}; if they are several, select one by --exclude or --step")
+        entry["deleted"] = [asdict(local) for local in selection.without_files(results, source)]
     print(*(f"{line}\n" for line in left), sep="", end="", flush=True)
     if source.exclude:
         entry["checkpoints"]["exclude"] = [*source.exclude]
     return left
 
 
-def kept(key: str, entry: Yaml, lost: Shards = frozenset()) -> tuple[Yaml, int]:
+def kept(root: Path, key: str, entry: Yaml, lost: Shards = frozenset()) -> tuple[Yaml, int]:
     """Return a run without the deleted checkpoints that are lost, or more than the last ones that
     are wanted, and the number of its checkpoints."""
-    count = len(sampled_checkpoints(families.Own(**entry)))
+    with chdir(root):
+        count = len(sampled_checkpoints(families.Own(**entry)))
     gone = [e for e in entry.get("deleted", ()) if (key, e["checkpoint"]["id"]) not in lost]
     gone = gone[max(0, count + len(gone) - entry.get("last", sys.maxsize)) :]
     return {**entry, "deleted": gone}, count + len(gone)
 
 
 def checkpoints(
+    root: Path,
     key: str,
     place: str,
     revisions: str | None,
@@ -209,9 +213,10 @@ def checkpoints(
 ) -> Yaml:
     """Return the place of the checkpoints of a run, and what to exclude. Revisions are locked to
     commits."""
-    entry, earlier = Yaml(trusts_code=True) if trusts_code else Yaml(), Path(families.FILE)
+    folder, entry = root / "config", Yaml(trusts_code=True) if trusts_code else Yaml()
+    earlier = folder / "families.yaml"
     if Path(place).is_dir():
-        entry["checkpoints"] = {"folder": relative(place)}
+        entry["checkpoints"] = {"folder": relative(place, root)}
         if exclude:
             entry["checkpoints"]["exclude"] = [*exclude]
     elif revisions is None:
@@ -227,10 +232,10 @@ def checkpoints(
         if not names:
             raise Problem("--exclude leaves no revision; correct it")
         part: Part = "code" if trusts_code else "checkpoint"
-        _, failed = hub.lock(hub.Wanted(place, name, part) for name in names)
+        _, failed = hub.lock([hub.Wanted(place, name, part) for name in names], folder / LOCK)
         if failed:
             raise Problem(failed[0])
-        locked = hub.read_lock()[place][names[0]]
+        locked = hub.read_lock(folder / LOCK)[place][names[0]]
         entry["checkpoints"] = {"repository": place, "revisions": names}
         entry["model"] = hub.model(place, names[0], locked, trusts_code=trusts_code)
     if step:
