@@ -133,10 +133,12 @@ def test_a_step_of_the_hub_follows_that_word_and_occurs_once():
 
     names = ("stage1-step10000-tokens50B", "stage1-step2000-tokens9B")
     assert steps(*names) == [(names[1], 2000), (names[0], 10000)]
-    assert steps("0010", "iteration-7") == [("iteration-7", 7), ("0010", 10)]
+    for name in ("0007", "iteration-7", "7-steps", "epoch-7-checkpoint", "run2-ckpt-7"):
+        assert steps(name, "step_100_of_143k") == [(name, 7), ("step_100_of_143k", 100)]
     assert steps("main") == [("main", None)]
     # An amount would be taken for another number, and `main` for the first of all checkpoints.
-    for amount in ("main", "step-10k", "stage2-step-10k", "tokens5B"):
+    amounts = ("step-10k", "stage2-step-10k", "step-955k-token-2T", "10k-seed1", "tokens-2.5B")
+    for amount in ("main", *amounts):
         with one_line(f"a/b@{amount} has no step in its name; add --exclude"):
             steps(amount, "step7")
     either = {"repository": "a/b", "revisions": ["end"], "step": r"end|(\d+)"}

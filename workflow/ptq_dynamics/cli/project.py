@@ -226,7 +226,10 @@ def checkpoints(
         raise Problem(f"--trust-remote-code needs a folder, or a commit of {place}; {mend}")
     elif constants.HF_HUB_OFFLINE and earlier.is_file():
         known = config.read_yaml(earlier)["own"][key]
-        entry |= {key: known[key] for key in ("checkpoints", "model")}
+        names = known["checkpoints"]["revisions"]
+        names = [name for name in names if not folders.is_excluded(name, exclude)]
+        entry["checkpoints"] = {**known["checkpoints"], "revisions": names}
+        entry["model"] = known["model"]
     else:
         names = [n for n in hub.revisions(place, revisions) if not folders.is_excluded(n, exclude)]
         if not names:

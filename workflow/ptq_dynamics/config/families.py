@@ -161,11 +161,9 @@ class Local(Strict):
     step: StepPattern = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")
 
 
-# A number after such a word, or else the first one, but no amount such as 10k or 5B.
-ON_HUB = re.compile(
-    r"(?:.*(?:checkpoint|step|iter)[-_]?|(?!.*(?:checkpoint|step|iter))\D*)"
-    r"(\d+)(?!\d*[kKmMbB](?![a-zA-Z]))"
-)
+# A number after such a word, or else the first one, but no amount such as 10k or 2.5B.
+WORD = r"(?:checkpoint|ckpt|step|iter(?:ation)?)s?[-_]?"
+ON_HUB = re.compile(rf"^(?:.*{WORD}|(?!.*{WORD}\d)\D*)(\d+)(?![\d.]*[kKmMbBtT](?![a-zA-Z]))")
 
 
 class Remote(Strict):

@@ -155,7 +155,7 @@ def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
         match = None if COMMIT.match(name) else source.step.search(name)
         is_step = match is not None and (match[1] or "").isdecimal()
         steps.append((name, step := int(match[1]) if match and is_step else None))
-        if step is None and len(source.revisions) > 1:
+        if step is None and len(source.revisions) > 1 and not COMMIT.match(name):
             mend = r"add --exclude, or describe the names: --step 'my-(\d+)'"
             raise Problem(f"{source.repository}@{name} has no step in its name; {mend}")
         if step is not None and (other := by_step.setdefault(step, name)) != name:
