@@ -30,7 +30,7 @@ ROOMS += ["figures", "claims", "paper", "config", "plan", "provenance", "report"
 # Lines at most, by what git lists: lower a number when the count falls, never raise it.
 BUDGETS = {
     "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_246),
-    "tests": (["tests"], 16_032),
+    "tests": (["tests"], 15_798),
     "docs": (["docs/*.md"], 798),
     "make": (["Makefile"], 90),
 }
