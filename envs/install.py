@@ -98,7 +98,7 @@ def install(lock: Path, entries: Mapping[str, str], project: Path | None) -> Non
     """Install a lock, and a project, into this environment."""
     none = subprocess.DEVNULL
     if "torch" in entries:
-        # An earlier pip does as well, in twice the time, where this one cannot be had.
+        # If this pip cannot be downloaded, the one that is there does the same, but takes longer.
         subprocess.run([*LOCKED, str(NEWER), "-q"], stderr=none)
         # A folder of links tells no digests, so pip would prefer the index's build to one for this
         # machine that lies there. Where none does, this fails.

@@ -186,3 +186,13 @@ def test_code_of_the_hub_needs_a_commit(folder, tmp_path, hub, monkeypatch):
         hf_hub_download("people/mine", file.name, revision=COMMIT, cache_dir=tmp_path / "cache")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert Own(**project.checkpoints(*place, trusts_code=True)).model == entry.model
+    # Without a network, what the project has recorded of this repository counts, and of no other.
+    recorded = {"repository": "people/mine", "revisions": ["step-1", "step-2"]}
+    written = {"own": {"run": {"checkpoints": recorded, "model": {"name": "mine"}}}}
+    (tmp_path / "config/families.yaml").write_text(json.dumps(written))
+    known = project.checkpoints(
+        tmp_path, "run", "people/mine", "step*", None, ["step-1"], trusts_code=False
+    )
+    assert known["checkpoints"]["revisions"] == ["step-2"] and known["model"] == {"name": "mine"}
+    with one_line("people/other has no revision like 'step*'"):
+        project.checkpoints(tmp_path, "run", "people/other", "step*", None, (), trusts_code=False)

@@ -20,9 +20,7 @@ CONFIG = Path("config") if Path("config/runs.yaml").is_file() else ROOT / "confi
 configfile: str(CONFIG / "config.yaml")
 
 
-# docs/how-it-works.md follows `make figures` through this file. Snakemake reads
-# profiles/default/config.yaml by itself: times and contents of files decide what runs. Each
-# specification that it asks for settles its job (`settled_spec`). `prepare` makes sure that this code runs.
+# docs/how-it-works.md follows `make figures` through this file.
 try:
     handlers.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = Plan(load(config, CONFIG), ROOT)

@@ -224,23 +224,26 @@ def checkpoints(
     elif trusts_code and not COMMIT.match(revisions):
         mend = "add --revisions COMMIT, with all 40 digits"
         raise Problem(f"--trust-remote-code needs a folder, or a commit of {place}; {mend}")
-    elif constants.HF_HUB_OFFLINE and earlier.is_file():
-        known = config.read_yaml(earlier)["own"][key]
-        names = known["checkpoints"]["revisions"]
-        names = [name for name in names if not folders.is_excluded(name, exclude)]
-        entry["checkpoints"] = {**known["checkpoints"], "revisions": names}
-        entry["model"] = known["model"]
     else:
-        names = [n for n in hub.revisions(place, revisions) if not folders.is_excluded(n, exclude)]
+        offline = constants.HF_HUB_OFFLINE and earlier.is_file()
+        known = config.read_yaml(earlier)["own"].get(key, {}) if offline else {}
+        if known.get("checkpoints", {}).get("repository") != place:
+            known = {}
+        found = known["checkpoints"]["revisions"] if known else hub.revisions(place, revisions)
+        names = [name for name in found if not folders.is_excluded(name, exclude)]
         if not names:
             raise Problem("--exclude leaves no revision; correct it")
-        part: Part = "code" if trusts_code else "checkpoint"
-        _, failed = hub.lock([hub.Wanted(place, name, part) for name in names], folder / LOCK)
-        if failed:
-            raise Problem(failed[0])
-        locked = hub.read_lock(folder / LOCK)[place][names[0]]
         entry["checkpoints"] = {"repository": place, "revisions": names}
-        entry["model"] = hub.model(place, names[0], locked, trusts_code=trusts_code)
+        entry["model"] = known.get("model") or _locked(folder / LOCK, place, names, trusts_code)
     if step:
         entry["checkpoints"]["step"] = step
     return entry
+
+
+def _locked(lock: Path, place: str, names: Sequence[str], trusts_code: bool) -> Yaml:
+    """Lock revisions to commits; return the model of the first."""
+    part: Part = "code" if trusts_code else "checkpoint"
+    _, failed = hub.lock([hub.Wanted(place, name, part) for name in names], lock)
+    if failed:
+        raise Problem(failed[0])
+    return hub.model(place, names[0], hub.read_lock(lock)[place][names[0]], trusts_code=trusts_code)

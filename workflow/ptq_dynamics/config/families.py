@@ -161,13 +161,13 @@ class Local(Strict):
     step: StepPattern = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")
 
 
-# A number after such a word, or else the first one, but no amount such as 10k or 2.5B.
-WORD = r"(?:checkpoint|ckpt|step|iter(?:ation)?)s?[-_]?"
-ON_HUB = re.compile(rf"^(?:.*{WORD}|(?!.*{WORD}\d)\D*)(\d+)(?![\d.]*[kKmMbBtT](?![a-zA-Z]))")
+STEP = r"(?:checkpoint|ckpt|step|iter(?:ation)?)s?[-_]?"
+ON_HUB = re.compile(rf"^(?:.*{STEP}|(?!.*{STEP}\d)\D*)(\d+)(?![\d.]*[kKmMbBtT](?![a-zA-Z]))")
 
 
 class Remote(Strict):
-    """Revisions of a repository; the one group of `step` finds the step in their names."""
+    """Revisions of a repository; the one group of `step` finds the step in their names: by default
+    the number after such a word, or else the first one, but no amount such as 10k or 2.5B."""
 
     repository: Repository
     revisions: Annotated[Revisions, Field(min_length=1)]

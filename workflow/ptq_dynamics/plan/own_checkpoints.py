@@ -152,9 +152,8 @@ def sampled_folders(entry: Own, source: Local) -> list[tuple[Path, int | None]]:
 def _on_hub(entry: Own, source: Remote) -> list[tuple[str, int | None]]:
     steps, by_step = list[tuple[str, int | None]](), dict[int, str]()
     for name in source.revisions:
-        match = None if COMMIT.match(name) else source.step.search(name)
-        is_step = match is not None and (match[1] or "").isdecimal()
-        steps.append((name, step := int(match[1]) if match and is_step else None))
+        digits = "" if COMMIT.match(name) else next(iter(source.step.findall(name)), "")
+        steps.append((name, step := int(digits) if digits.isdecimal() else None))
         if step is None and len(source.revisions) > 1 and not COMMIT.match(name):
             mend = r"add --exclude, or describe the names: --step 'my-(\d+)'"
             raise Problem(f"{source.repository}@{name} has no step in its name; {mend}")
@@ -173,15 +172,16 @@ def _located(
 ) -> dict[str, Checkpoint]:
     """Return checkpoints by id, with the tokens and rates of the entry, or as far as they are
     `known`."""
-    located, steps = dict[str, Checkpoint](), [one.step for one in saved if one.step is not None]
+    located, steps = dict[str, Checkpoint](), [c.step for c in saved if c.step is not None]
     if isinstance(entry.rate, str):
         known = own_rates.in_table(entry.rate, steps)
     rates = own_rates.rates_and_phases(known)
     if isinstance(entry.rate, float):
         rates = {step: (entry.rate, "stable") for step in steps}
-    for one in saved:
-        tokens, rate_and_phase = one.tokens, rates.get(one.step, (None, UNKNOWN))
-        if one.step and entry.tokens_per_step:
-            tokens = round(one.step * entry.tokens_per_step)
-        located[one.id] = Checkpoint(one.id, one.step, tokens, *rate_and_phase)
+    for checkpoint in saved:
+        step, tokens = checkpoint.step, checkpoint.tokens
+        if step and entry.tokens_per_step:
+            tokens = round(step * entry.tokens_per_step)
+        rate, phase = rates.get(step, (None, UNKNOWN))
+        located[checkpoint.id] = Checkpoint(checkpoint.id, step, tokens, rate, phase)
     return located

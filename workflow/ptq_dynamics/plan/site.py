@@ -59,9 +59,10 @@ class Site:
         path = rule.results(self.config.choice.scale).format(**wildcards)
         folder, _, last = path.rpartition("/")
         stem = last.removesuffix(MANIFEST).removesuffix(".") or None
-        of = rule.name, {key: str(value) for key, value in wildcards.items()}
-        self.made[path] = Job(rule.stage, name, folder, inputs, settings, stem, distributions, *of)
-        return self.made[path]
+        at = {key: str(value) for key, value in wildcards.items()}
+        job = Job(rule.stage, name, folder, inputs, settings, stem, distributions, rule.name, at)
+        self.made[path] = job
+        return job
 
     def left_out(self, figure: str) -> list[str]:
         """Return the trajectories of a figure that the scale leaves out."""
