@@ -29,9 +29,7 @@ def main() -> None:
         result = manifest.read(beside(path, MANIFEST))
         result.drop(name for name in result.files if not (result.folder / name).exists())
     seeds = {json.loads(path.read_text())["job"]["name"].rpartition("seed ")[2][:3] for path in new}
-    print(
-        f"{len(new)} new results of seeds {' '.join(sorted(seeds))}; next: ptq-dynamics dev accept"
-    )
+    print(f"{len(new)} new results; next: ptq-dynamics dev accept, with seeds {sorted(seeds)}")
 
 
 if __name__ == "__main__":

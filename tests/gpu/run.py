@@ -19,6 +19,7 @@ import tarfile
 import tempfile
 import time
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 
 KIT = Path(__file__).resolve().parent
@@ -84,12 +85,11 @@ def unpack(part: str, folder: Path) -> None:
 
 def environment() -> dict[str, str]:
     """Return variables with which this Python finds sources and packages; one thread a job."""
-    folders = [SOURCE / "workflow", PACKAGES]
-    known = os.environ.get("PYTHONPATH")
+    folders = filter(None, [f"{SOURCE}/workflow", f"{PACKAGES}", os.environ.get("PYTHONPATH")])
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([*map(str, folders), *([known] if known else [])]),
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join(folders),
+        "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]),
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
@@ -133,15 +133,20 @@ def end(process: subprocess.Popen, patience: float = 5) -> None:
                 continue
 
 
+def listed(pattern: str) -> list[str]:
+    """List files of the sources, none in hidden folders, which running jobs change and delete."""
+    return glob(pattern, root_dir=SOURCE, recursive=True)
+
+
 def keep_logs() -> None:
     """Pack the logs of all steps and jobs, and tables of sweeps, into one file, since few files
     come back."""
     partial = OUT / ".partial-logs"
     with tarfile.open(partial, "w:xz", preset=1) as archive:
         archive.add(LOGS, "logs")
-        for path in (*SOURCE.glob("results/*/*/**/.log"), *SOURCE.glob("results/sweep/*.csv")):
+        for name in listed("results/*/*/**/.log") + listed("results/sweep/*.csv"):
             with suppress(OSError):  # a job may publish it meanwhile
-                archive.add(path, path.relative_to(SOURCE))
+                archive.add(SOURCE / name, name)
     partial.replace(OUT / "logs.tar.xz")
 
 
@@ -149,7 +154,7 @@ class Results:
     """Finished results, in archives of at most some size."""
 
     def __init__(self, scale: str) -> None:
-        self.folder, self.number = SOURCE / "results" / scale, 0
+        self.folder, self.number = f"results/{scale}", 0
         self.packed, self.open = set[Path](), list[Path]()
 
     def _part(self) -> Path:
@@ -158,10 +163,7 @@ class Results:
     def pack(self) -> int:
         """Write the last part again if more has finished; return the number of all results."""
         stages = ("train", "average", "measure", "curvature")
-        found = {r for s in stages for r in (self.folder / s).rglob("record.json")}
-        found = {
-            r for r in found if not any(p.startswith(".") for p in r.relative_to(SOURCE).parts)
-        }
+        found = {SOURCE / n for s in stages for n in listed(f"{self.folder}/{s}/**/record.json")}
         new = sorted(found - self.packed)
         if new:
             self.open += new
@@ -179,7 +181,7 @@ class Results:
         """Add a record and the files of its result, without checkpoints and states."""
         names = json.loads(place.read_text())["files"]
         small = [name for name in names if "/" not in name and not name.startswith("state-")]
-        parts = (place, *(place.with_name(name) for name in small))
+        parts = (place, *map(place.with_name, small))
         for path in filter(Path.exists, parts):
             archive.add(path, path.relative_to(SOURCE))
 

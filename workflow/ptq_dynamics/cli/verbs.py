@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from contextlib import chdir
 from dataclasses import asdict
+from glob import glob
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -70,7 +71,7 @@ def status(
         print(f"all {len(findings)} results are up to date; nothing to do")
     elif all(finding.state == "missing" for finding in findings):
         make = _make("all" if also else "figures", plan.site.config, " ".join(seeds))
-        here = [name for name in scales() if any(Path("results", name).rglob(f"*{RECORD}"))]
+        here = [name for name in scales() if glob(f"results/{name}/**/*{RECORD}", recursive=True)]
         none = f"none of {len(rest)} results is built at scale {plan.site.config.choice.scale} yet"
         print(f"{none}; run {make}; scales with results here: {', '.join(here) or 'none'}")
     else:
@@ -83,11 +84,9 @@ def status(
         for name, reason in plan.site.reasons.items():
             if any(name in plan.site.left_out(figure) for figure in plan.site.config.chosen):
                 print(f"left out: {name} ({reason})")
-        runs = [
-            Path(finding.manifest).parent for finding in findings if finding.stage == TRAIN.stage
-        ]
+        runs = {Path(each.manifest).parent for each in findings if each.stage == TRAIN.stage}
         records = chain.from_iterable(run.parent.glob(f"*/{RECORD}") for run in runs)
-        unread = {record.parent for record in records} - {*runs}
+        unread = {record.parent for record in records} - runs
         has_more = any(plan.site.config.figures[name].headline for name in plan.site.config.chosen)
         more = {run.name.removeprefix("seed-") for run in unread} if has_more else set[str]()
         if more.difference(seeds):
