@@ -190,9 +190,9 @@ def test_code_of_the_hub_needs_a_commit(folder, tmp_path, hub, monkeypatch):
     recorded = {"repository": "people/mine", "revisions": ["step-1", "step-2"]}
     written = {"own": {"run": {"checkpoints": recorded, "model": {"name": "mine"}}}}
     (tmp_path / "config/families.yaml").write_text(json.dumps(written))
-    known = project.checkpoints(
-        tmp_path, "run", "people/mine", "step*", None, ["step-1"], trusts_code=False
-    )
-    assert known["checkpoints"]["revisions"] == ["step-2"] and known["model"] == {"name": "mine"}
+    for pattern, exclude in (("step*", ["step-1"]), ("*2", [])):
+        place = tmp_path, "run", "people/mine", pattern, None, exclude
+        known = project.checkpoints(*place, trusts_code=False)
+        assert known["checkpoints"]["revisions"] == ["step-2"] and known["model"]["name"] == "mine"
     with one_line("people/other has no revision like 'step*'"):
         project.checkpoints(tmp_path, "run", "people/other", "step*", None, (), trusts_code=False)

@@ -227,14 +227,15 @@ def checkpoints(
     else:
         offline = constants.HF_HUB_OFFLINE and earlier.is_file()
         known = config.read_yaml(earlier)["own"].get(key, {}) if offline else {}
-        if known.get("checkpoints", {}).get("repository") != place:
-            known = {}
-        found = known["checkpoints"]["revisions"] if known else hub.revisions(place, revisions)
-        names = [name for name in found if not folders.is_excluded(name, exclude)]
+        source = known.get("checkpoints", {})
+        recorded = source["revisions"] if source.get("repository") == place else []
+        names = hub.revisions(place, revisions, recorded)
+        names = [name for name in names if not folders.is_excluded(name, exclude)]
         if not names:
             raise Problem("--exclude leaves no revision; correct it")
         entry["checkpoints"] = {"repository": place, "revisions": names}
-        entry["model"] = known.get("model") or _locked(folder / LOCK, place, names, trusts_code)
+        model = known["model"] if {*names} <= {*recorded} else None
+        entry["model"] = model or _locked(folder / LOCK, place, names, trusts_code)
     if step:
         entry["checkpoints"]["step"] = step
     return entry

@@ -84,7 +84,7 @@ def status(
         for name, reason in plan.site.reasons.items():
             if any(name in plan.site.left_out(figure) for figure in plan.site.config.chosen):
                 print(f"left out: {name} ({reason})")
-        runs = {Path(each.manifest).parent for each in findings if each.stage == TRAIN.stage}
+        runs = {Path(one.manifest).parent for one in findings if one.stage == TRAIN.stage}
         records = chain.from_iterable(run.parent.glob(f"*/{RECORD}") for run in runs)
         unread = {record.parent for record in records} - runs
         has_more = any(plan.site.config.figures[name].headline for name in plan.site.config.chosen)

@@ -2,7 +2,7 @@
 move; a locked file is downloaded with equal bytes, or not at all."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -104,20 +104,20 @@ def _cached(wanted: Wanted) -> Entry:
     raise Problem(f"{place} is not complete in the hub's cache; unset HF_HUB_OFFLINE")
 
 
-def revisions(repository: str, pattern: str) -> list[str]:
-    """Return the branches and tags that match a shell pattern, or a commit. Raises `Problem` if
-    nothing matches."""
+def revisions(repository: str, pattern: str, recorded: Sequence[str] = ()) -> list[str]:
+    """Return the branches and tags that match a shell pattern, or a commit; without a network, of
+    those `recorded`, or in the cache if there are none. Raises `Problem` if nothing matches."""
     from huggingface_hub import HfApi, constants, errors, scan_cache_dir
 
     if files.COMMIT.match(pattern):
         return [pattern]
-    every = list[str]()
-    if constants.HF_HUB_OFFLINE:
+    every = [*recorded]
+    if not every and constants.HF_HUB_OFFLINE:
         with suppress(errors.CacheNotFound):
             repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
             own = (r for r in repositories if (r.repo_id, r.repo_type) == (repository, "model"))
             every = [name for cached in own for name in cached.refs]
-    else:
+    elif not every:
         with explaining(Source(repository, "main", "main"), "its branches"):
             refs = HfApi().list_repo_refs(repository)
         every = [ref.name for ref in (*refs.branches, *refs.tags)]

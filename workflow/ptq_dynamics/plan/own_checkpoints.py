@@ -102,14 +102,14 @@ def _local(name: str, entry: Own, source: Local) -> tuple[LinkedCheckpoints, Giv
 
 
 def _remote(name: str, entry: Own, source: Remote, lock: Lock) -> Public:
-    found = [Checkpoint(n, step, None, None, UNKNOWN) for n, step in _on_hub(entry, source)]
+    checkpoints = [Checkpoint(n, step, None, None, UNKNOWN) for n, step in _on_hub(entry, source)]
     return Public(
         origin=Origin("own"),
         is_own=True,
         model=name,
         skip=entry.skip,
         repository=source.repository,
-        checkpoints=_located(entry, found),
+        checkpoints=_located(entry, checkpoints),
         locked=lock.get(source.repository, {}),
     )
 
