@@ -20,15 +20,18 @@ from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints
 from safetensors.torch import load_file, save_file
 from support import one_line
 from tiny import SHAPE, create, edit, linked
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers.models.auto import modeling_auto as auto
 
 BY_TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth")
+WORDS = Tokenizer(WordLevel({"a": 0, "b": 1}, "a"))
 SAFE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def save(folder, seed=0, **options):
     tiny.save(folder, seed=seed, **options)
-    (folder / "tokenizer.json").write_text("{}")
+    WORDS.save(str(folder / "tokenizer.json"))
     files(*BY_TRAINER)(folder)
     return folder
 
@@ -136,6 +139,7 @@ KINDS = {
     "BertForMaskedLM": ("Bert", SHAPE, "holds a BertForMaskedLM"),
     "BertModel": ("Bert", SHAPE, "holds an encoder (bert)"),
     "LlamaForSequenceClassification": ("Llama", SHAPE, "holds a LlamaForSequenceClassification"),
+    "Gemma2ForCausalLM": ("Gemma2", SHAPE, "has attention with attn_logit_softcapping"),
 }
 
 
@@ -187,6 +191,16 @@ def of_another_model(folder):
     save(folder, num_hidden_layers=1)
 
 
+def of_another_tokenizer(folder):
+    Tokenizer(WordLevel({"a": 1, "b": 0}, "a")).save(str(folder / "tokenizer.json"))
+
+
+def padded(folder):
+    tokenizer = Tokenizer.from_str(WORDS.to_str())
+    tokenizer.enable_padding(direction="left", length=8)
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
 DEFECTS = {
     "cut off": (cut, "cannot be read"),
     "not finite": (not_a_number, "values that are not finite, in model.layers.1.mlp.up_proj.weig"),
@@ -196,6 +210,7 @@ DEFECTS = {
         "is not a JSON object",
     ),
     "foreign": (of_another_model, "holds another model than checkpoint-1"),
+    "foreign tokens": (of_another_tokenizer, "has another tokenizer than checkpoint-1"),
 }
 
 
@@ -213,8 +228,13 @@ def test_a_defective_member_is_left_out_until_it_is_whole(tmp_path, name):
     assert measured(tmp_path / "run") == (every, [])
 
 
-def test_where_two_models_are_as_frequent_none_is_taken_for_foreign(tmp_path):
-    of_another_model(run(tmp_path, 1, 2) / "checkpoint-2")
+def test_where_two_models_or_tokenizers_are_as_frequent_none_is_taken_for_foreign(tmp_path):
+    padded(run(tmp_path, 1, 2) / "checkpoint-1")
+    assert measured(tmp_path) == (["checkpoint-1", "checkpoint-2"], [])
+    of_another_tokenizer(tmp_path / "checkpoint-2")
+    with one_line("checkpoint-1 and checkpoint-2 have several tokenizers"):
+        measured(tmp_path)
+    of_another_model(tmp_path / "checkpoint-2")
     assert measured(tmp_path) == (["checkpoint-1", "checkpoint-2"], [])
 
 

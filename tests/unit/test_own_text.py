@@ -144,6 +144,7 @@ def test_losses_of_blocks_with_bos_are_those_of_the_harness(tmp_path):
     (tmp_path / "a.txt").write_text(f"{LINE}\n{LINE}")
     for bos in (False, True):
         sizes = {"validation": size, "calibration": 1, "bos": bos}
+        tokenizer.backend_tokenizer.enable_padding(direction="left", length=9)  # as some are saved
         facts = written(tmp_path, tokenizer, texts(tmp_path, "a.txt"), **sizes)
         assert facts.get(splits.BEGIN) == ([begin] if bos else None)
         corpus = manifest.describe(tmp_path, tmp_path / "manifest.json", facts)

@@ -77,6 +77,17 @@ def test_a_scale_that_was_never_built_says_so_wherever_it_is_offered(capsys):
         assert scale in (others.split() if never else re.findall(r"\w+", offered))
 
 
+def test_a_build_tells_if_its_jobs_were_planned_otherwise_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, other = (plan("smoke", CONFIG, seed, ["fig04"]) for seed in (1, 2))
+    for chosen in (first, other):
+        for job in chosen.targets():
+            chosen.site.settle_all(job)
+        handlers.require_planned(chosen)
+    with one_line("has planned figures/smoke/fig04.manifest.json otherwise meanwhile"):
+        handlers.require_planned(first)
+
+
 def test_no_result_depends_on_resources_or_the_note(tmp_path):
     folder = shutil.copytree(CONFIG, tmp_path / "config")
     change = {"note": "another", "resources": {"default": {"minutes": 1, "memory": 1}}}

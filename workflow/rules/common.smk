@@ -98,6 +98,7 @@ onstart:
 
 onsuccess:
     handlers.finish(plan)
+    or_exit(handlers.require_planned, plan)
 
 
 onerror:

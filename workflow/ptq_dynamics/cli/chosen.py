@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Context, Option
 
+from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout
 
@@ -62,7 +63,7 @@ def write(file: Path, content: object) -> None:
 
     file.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    file.write_text(text, encoding="utf-8")
+    write_atomically(file, text)
 
 
 def profile(name: str) -> Path:

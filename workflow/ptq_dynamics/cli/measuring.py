@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -157,7 +158,8 @@ def _files(folders: Sequence[Path]) -> Files:
     from ptq_dynamics.hub.folders import listed
 
     files = set[tuple[Path, "LocalFile"]]()
-    for config in (path for folder in folders for path in folder.glob(f"*/{CONFIG}")):
+    # Unlike pathlib's, this `glob` lets folders vanish.
+    for config in (root / name for root in folders for name in glob(f"*/{CONFIG}", root_dir=root)):
         with suppress(FileNotFoundError):  # it is being deleted
             files |= {(config.parent, file) for file in listed(config.parent, bool)}
     return frozenset(files)

@@ -2,7 +2,8 @@
 
 import os
 import subprocess
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from math import log
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pandas import DataFrame
 
 from ptq_dynamics.base.checkpoints import ROUTER
 from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.project import FIGURE, RUN, SCALE
 from ptq_dynamics.config import read_yaml
@@ -23,6 +25,7 @@ from ptq_dynamics.figures.labels import FINDING, METHODS, PICTURES
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import ACCURACY, FULL_PRECISION, MEASUREMENTS
 from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.own_checkpoints import sampled_checkpoints
 from ptq_dynamics.provenance.state import find
 from ptq_dynamics.train.architectures.given import Given
 
@@ -43,26 +46,45 @@ def measure(profile: Path, text: str, jobs: int | None, left: list[str]) -> list
     once; print the finding. The page has the lines `left` on models that are not measured. Return
     the written files."""
     plan = chosen.plan()
-    figure, runs = plan.figures.figure(FIGURE), plan.site.config.families.own
-    quantizers = [*dict.fromkeys(series.quantizer for series in figure.settings.series)]
-    parts = list[str]()
-    for run in runs:
-        points, shape = plan.site.planned[run].measured, plan.site.planned[run].shape
-        assert isinstance(shape.model, Given)
-        tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
-        count = f"{len(points)} checkpoint{'s' * (len(points) > 1)}"
-        parts.append(f"{count} of {shape.model.name} ({shape.model.total:,} parameters)")
-    about = f"{' and '.join(parts)}, each in {', '.join(quantizers)}"
-    about += f", on {tokens:,} tokens of {text}"
-    about += f" in blocks of {shape.context:,}"
-    print(about)
-    if gone := [local.subfolder for run in runs.values() for local in run.deleted]:
-        about += f". Measured before deletion: {', '.join(gone)}"
+    runs = plan.site.config.families.own
+    print(_about(plan, {run: len(plan.site.planned[run].measured) for run in runs}, text))
     if any(finding.state != "up to date" for finding in find(plan, plan.targets())):
-        _build(plan, profile, jobs)
-    words = _report(plan, figure, f"{about}.", left)
+        before = _sampled(plan)
+        try:
+            _build(plan, profile, jobs)
+        except Problem:
+            if before == _sampled(plan):
+                raise
+            again = "checkpoints came or went meanwhile; run the same command again"
+            raise Problem(again) from None
+    words = _report(plan, text, left)
     print("", words.replace("\\$", "$"), "", sep="\n")
     return [REPORT, Path(plan.site.results, MEASUREMENTS)]
+
+
+def _about(plan: Plan, counts: Mapping[str, int], text: str) -> str:
+    """Return words on how many checkpoints are measured, in which ways and on which text."""
+    parts, runs = list[str](), plan.site.config.families.own
+    for run, number in counts.items():
+        shape = plan.site.planned[run].shape
+        assert isinstance(shape.model, Given)
+        tokens = shape.context * plan.site.config.scale.evaluation.count(shape.context)
+        count = f"{number} checkpoint{'s' * (number > 1)}"
+        parts.append(f"{count} of {shape.model.name} ({shape.model.total:,} parameters)")
+    series = plan.figures.figure(FIGURE).settings.series
+    quantizers = ", ".join(dict.fromkeys(one.quantizer for one in series))
+    about = f"{' and '.join(parts)}, each in {quantizers}"
+    about += f", on {tokens:,} tokens of {text} in blocks of {shape.context:,}"
+    if gone := [local.subfolder for run in runs.values() for local in run.deleted]:
+        about += f". Measured before deletion: {', '.join(gone)}"
+    return about
+
+
+def _sampled(plan: Plan) -> object:
+    """Return what is there to measure now, or None while a checkpoint is being saved."""
+    with suppress(Problem):
+        return [*map(sampled_checkpoints, plan.site.config.families.own.values())]
+    return None
 
 
 def _build(plan: Plan, profile: Path, at_once: int | None) -> None:
@@ -120,9 +142,10 @@ def _fitting(records: Collection[Record], plan: Plan) -> int:
     return max(1, int(fitting))
 
 
-def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
+def _report(plan: Plan, text: str, left: list[str]) -> str:
     """Write a page with picture, finding, settings and numbers; return finding and settings."""
-    site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])
+    site, figure = plan.site, plan.figures.figure(FIGURE)
+    words = str(manifest.read(figure.paths.manifest).facts[FINDING])
     table = measurements.read_table(Path(site.results) / MEASUREMENTS)
     labels = {members[0]: name for name, members in site.config.figures[FIGURE].curves.items()}
     order = {trajectory: place for place, trajectory in enumerate(labels)}
@@ -148,7 +171,7 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
         words += of_guesses(labels[run], values.loss.loc[run], model.vocabulary)
     labels = {run: name.replace("\\$", "$") for run, name in labels.items()}  # no Markdown
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
-    text = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
+    printed = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)
     of = site.config.figures[FIGURE]
     picture = f"![{of.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
     begins = "Blocks begin without BOS."
@@ -158,8 +181,10 @@ def _report(plan: Plan, figure: Job, about: str, left: list[str]) -> str:
     elif BEGIN in facts:
         begins = "Blocks begin without BOS, because the tokenizer adds none."
     settings = [*_settings(plan, table[~is_full]), "Bits are those of a code, without scales."]
-    words += "\n\n" + " ".join([about, begins, *settings])
-    parts = [f"# {of.title}", picture, of.caption, words, f"```\n{text}\n```"]
+    # While the plan was built, more checkpoints may have come.
+    about = _about(plan, {run: len(places.loc[[run]]) for run in runs}, text)
+    words += "\n\n" + " ".join([f"{about}.", begins, *settings])
+    parts = [f"# {of.title}", picture, of.caption, words, f"```\n{printed}\n```"]
     parts += ["\n".join(f"- {line}" for line in left)] * bool(left)
     for beside, (what, index, factor, form) in BESIDE.items():
         rows = table[table.metric == beside]

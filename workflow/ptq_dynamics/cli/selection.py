@@ -2,7 +2,7 @@
 that were deleted after they had been measured, which stay on the page."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from ptq_dynamics.base.checkpoints import CONFIG
+from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import Local, Own
 from ptq_dynamics.engine import manifest, record
@@ -22,6 +23,8 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.own_checkpoints import described_model, sampled_folders
 from ptq_dynamics.plan.planned import PlannedAverage
 from ptq_dynamics.train.architectures.given import Given
+from ptq_dynamics.trajectories.ingredients import FAST
+from ptq_dynamics.trajectories.ingredients import _content as content
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
 
 Shards = Set[tuple[str, str]]  # names of trajectories, and ids of their checkpoints
@@ -50,7 +53,7 @@ def without_defects(
         if len(defects) == len(chosen):
             raise Problem(defects[chosen[-1][0]])
         if not defects:
-            defects = _foreign({path: models[path] for path, _ in chosen})
+            defects = _foreign({path: models[path] for path, _ in chosen}, root)
         if not defects:
             return source, lines
         names = (escape(path.name) for path in defects)
@@ -68,14 +71,35 @@ def _sound(folder: Path, root: Path, entry: Own) -> tuple[Given, tuple[LocalFile
     return model, files
 
 
-def _foreign(models: Mapping[Path, Given]) -> dict[Path, str]:
-    """Return why checkpoints do not fit the model that more than half of them hold."""
+def _foreign(models: Mapping[Path, Given], root: Path) -> dict[Path, str]:
+    """Return why checkpoints do not fit the model and tokenizer that more than half of them have.
+    Raises `Problem` if no tokenizer is that of more than half."""
     alike = {path: model.model_copy(update={"context": 0}) for path, model in models.items()}
-    ((usual, count),) = Counter(alike.values()).most_common(1)
-    if 2 * count <= len(alike):
-        return {}
-    why = f"it holds another model than {next(p.name for p in alike if alike[p] == usual)}"
-    return {path: why for path, model in alike.items() if model != usual}
+    tokenizers = _tokenizers(models, root)
+    others = _rare(alike, "holds another model") or _rare(tokenizers, "has another tokenizer")
+    if not others and len({*tokenizers.values()}) > 1:
+        names = " and ".join(path.name for path in tokenizers)
+        raise Problem(f"{names} have several tokenizers; leave out those of one with --exclude")
+    return others
+
+
+def _rare(kinds: Mapping[Path, Hashable], what: str) -> dict[Path, str]:
+    for usual, count in Counter(kinds.values()).most_common(1):
+        if 2 * count > len(kinds):
+            why = f"it {what} than {next(path.name for path in kinds if kinds[path] == usual)}"
+            return {path: why for path, kind in kinds.items() if kind != usual}
+    return {}
+
+
+def _tokenizers(checkpoints: Iterable[Path], root: Path) -> dict[Path, str]:
+    """Return the content of each checkpoint's tokenizer.json, or that of the run."""
+    places = {path: (path if (path / FAST).is_file() else root) / FAST for path in checkpoints}
+    digests = {path: sha256(place) for path, place in places.items() if place.is_file()}
+    files = {digest: places[path] for path, digest in digests.items()}
+    if len(files) > 1:
+        contents = {digest: str(content(place)) for digest, place in files.items()}
+        return {path: contents[digest] for path, digest in digests.items()}
+    return digests
 
 
 def linked(results: Path, folder: str) -> Iterator[tuple[Path, LocalCheckpoint]]:

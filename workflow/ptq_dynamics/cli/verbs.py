@@ -183,6 +183,8 @@ def audit(
         print(f"rebuilt {len(again)} results; {len(again) - len(causes[other])} are identical")
         for note in check.notes:
             print(f"note: {note}")
+    if any(causes.values()):
+        audit.require_unchanged(archive, scale)
     places = released.folders(scale)
     sums = places[0] / released.SUMS
     if sums.is_file():

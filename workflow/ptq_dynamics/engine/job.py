@@ -75,6 +75,11 @@ class Job:
             "libraries": versions(self.code.libraries, self.distributions),
         }
 
+    @property
+    def text(self) -> str:
+        """The specification, as the file holds it."""
+        return json.dumps(self.spec, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
 
 def stale(spec: Spec, paths: Paths, *, deep: bool = False) -> list[str]:
     """Return the reasons why a result is missing, outdated or damaged, the root cause first; none
@@ -153,8 +158,7 @@ def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
     paths, before = job.paths, manifest.written(job.paths.manifest)
     reasons = stale(job.spec, paths, deep=deep)
     paths.folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(job.spec, sort_keys=True, indent=1, allow_nan=False) + "\n"
-    _write_if_other(paths.spec, text)
+    _write_if_other(paths.spec, job.text)
     if reasons or waits:
         if deep and reasons and paths.record.exists() and reasons[0].startswith(DAMAGED):
             paths.record.unlink()

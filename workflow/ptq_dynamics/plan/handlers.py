@@ -8,6 +8,7 @@ import threading
 from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
@@ -74,6 +75,16 @@ def finish(plan: Plan) -> None:
         print(f"dropped weights of {len(dropped)} results (keep of the scale)", file=sys.stderr)
 
 
+def require_planned(plan: Plan) -> None:
+    """Raise `Problem` if another build, or a dry run, has planned a job otherwise meanwhile."""
+    for job in map(plan.site.made.__getitem__, plan.site.settled):
+        with suppress(FileNotFoundError):
+            if job.paths.spec.read_text(encoding="utf-8") == job.text:
+                continue
+        other = f"another build or a dry run of this folder has planned {job.manifest} otherwise"
+        raise Problem(f"{other} meanwhile; run the same command again when no other build runs")
+
+
 def drop(site: Site, targets: Iterable[Job]) -> list[str]:
     """Drop weights that the scale does not `keep` and that no job for the targets needs; return
     the folders of the results. Manifest and record stay, so a later job can rebuild the weights."""
@@ -93,10 +104,12 @@ def drop(site: Site, targets: Iterable[Job]) -> list[str]:
             if getattr(keep, job.rule) == "measured":
                 name = job.wildcards["run" if job.rule == "train" else job.rule]
                 kept = {point.id for point in site.planned[name].measured}
-            result = manifest.read(job.paths.manifest)
-            weights = [file for file in result.files if file.endswith(".safetensors")]
-            names = {file for file in weights if file.split("/")[0] not in kept} - result.dropped()
-            if names:
-                result.drop(names)
-                dropped.append(job.folder)
+            # Another build may publish it again.
+            with lease.held(job.paths.lease, print):
+                result = manifest.read(job.paths.manifest)
+                weights = {file for file in result.files if file.endswith(".safetensors")}
+                names = {file for file in weights if file.split("/")[0] not in kept}
+                if names := names - result.dropped():
+                    result.drop(names)
+                    dropped.append(job.folder)
     return dropped

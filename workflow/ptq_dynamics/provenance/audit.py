@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.execute import again
 from ptq_dynamics.engine.paths import ABSENT, PARTS, beside, files
 from ptq_dynamics.plan import FROM_NETWORK
@@ -72,6 +73,14 @@ def _verify(result: Result, archive: Archive, listed: set[Path], outcome: Audit)
             outcome.effects.append(f"{result.path} was made from {path}, which has no record")
         elif maker.digest != digest:
             outcome.effects.append(f"{result.path} was made from another version of {path}")
+
+
+def require_unchanged(archive: Archive, scale: str) -> None:
+    """Raise `Problem` if a build changed results of a scale after their records were read."""
+    both = (archive, Archive.of_scale(scale))
+    before, now = ({result.path: result.digest for result in one.every} for one in both)
+    if before != now:
+        raise Problem("a build changed results during the audit; run it again after the build")
 
 
 def sample(archive: Archive, count: int, seed: int) -> list[Result]:

@@ -9,6 +9,7 @@ from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
 from ptq_dynamics.engine.job import DAMAGED, MISSING, Job, differences, digest_of, stale
+from ptq_dynamics.engine.lease import held
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance.archive import label
 
@@ -70,8 +71,11 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
             raise Problem(f"{label(now)} has another {', '.join(other)} {why}")
         if differs := tuple(differences(known.job, now)):
             mine = record.Acceptance(reason, when, differs, known.identity)
-            changes.append((job, replace(known, job=now, accepted=(*known.accepted, mine))))
+            changes.append((job, known, replace(known, job=now, accepted=(*known.accepted, mine))))
             lines.append(f"{label(now)}: {'; '.join(differs)}")
-    for job, renewed in changes:
-        write_atomically(job.paths.record, renewed.text())
+    for job, known, renewed in changes:
+        with held(job.paths.lease, print):
+            if record.read(job.paths.record) != known:
+                raise Problem(f"a build made {job.manifest} anew meanwhile; run the command again")
+            write_atomically(job.paths.record, renewed.text())
     return lines

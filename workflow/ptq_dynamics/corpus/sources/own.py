@@ -135,6 +135,8 @@ class OwnCorpus(WholeCorpus):
 
 def _before(tokenizer: "Tokenizer") -> list[int]:
     """Return the tokens that a tokenizer puts before a text, as BOS."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     encoded = tokenizer.encode("a")
     marked = zip(encoded.ids, encoded.special_tokens_mask, strict=True)
     return [token for token, _ in takewhile(lambda pair: pair[1], marked)]
