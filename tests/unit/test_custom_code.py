@@ -190,7 +190,10 @@ def test_code_of_the_hub_needs_a_commit(folder, tmp_path, hub, monkeypatch):
     recorded = {"repository": "people/mine", "revisions": ["step-1", "step-2"]}
     written = {"own": {"run": {"checkpoints": recorded, "model": {"name": "mine"}}}}
     (tmp_path / "config/families.yaml").write_text(json.dumps(written))
-    for pattern, exclude in (("step*", ["step-1"]), ("*2", [])):
+    entry = json.loads((locks := tmp_path / "config" / project.LOCK).read_text())
+    entry["people/mine"] |= dict.fromkeys(("step-1", "step-2"), entry["people/mine"][COMMIT])
+    locks.write_text(json.dumps(entry))
+    for pattern, exclude in (("step*", ["step-1"]), ("*-2", [])):
         place = tmp_path, "run", "people/mine", pattern, None, exclude
         known = project.checkpoints(*place, trusts_code=False)
         assert known["checkpoints"]["revisions"] == ["step-2"] and known["model"]["name"] == "mine"

@@ -97,9 +97,9 @@ onstart:
 
 
 onsuccess:
-    handlers.finish(plan)
+    or_exit(handlers.finish, plan)
     or_exit(handlers.require_planned, plan)
 
 
 onerror:
-    handlers.finish(plan)
+    or_exit(handlers.finish, plan)

@@ -228,13 +228,13 @@ def checkpoints(
         offline = constants.HF_HUB_OFFLINE and earlier.is_file()
         known = config.read_yaml(earlier)["own"].get(key, {}) if offline else {}
         source = known.get("checkpoints", {})
-        recorded = source["revisions"] if source.get("repository") == place else []
-        names = hub.revisions(place, revisions, recorded)
+        recorded = hub.read_lock(folder / LOCK) if source.get("repository") == place else {}
+        names = hub.revisions(place, revisions, [*recorded.get(place, ())])
         names = [name for name in names if not folders.is_excluded(name, exclude)]
         if not names:
             raise Problem("--exclude leaves no revision; correct it")
         entry["checkpoints"] = {"repository": place, "revisions": names}
-        model = known["model"] if {*names} <= {*recorded} else None
+        model = known["model"] if {*names} <= {*recorded.get(place, ())} else None
         entry["model"] = model or _locked(folder / LOCK, place, names, trusts_code)
     if step:
         entry["checkpoints"]["step"] = step

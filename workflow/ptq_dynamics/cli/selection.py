@@ -23,8 +23,6 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.own_checkpoints import described_model, sampled_folders
 from ptq_dynamics.plan.planned import PlannedAverage
 from ptq_dynamics.train.architectures.given import Given
-from ptq_dynamics.trajectories.ingredients import FAST
-from ptq_dynamics.trajectories.ingredients import _content as content
 from ptq_dynamics.trajectories.local import LocalCheckpoint, LocalSettings
 
 Shards = Set[tuple[str, str]]  # names of trajectories, and ids of their checkpoints
@@ -78,8 +76,9 @@ def _foreign(models: Mapping[Path, Given], root: Path) -> dict[Path, str]:
     tokenizers = _tokenizers(models, root)
     others = _rare(alike, "holds another model") or _rare(tokenizers, "has another tokenizer")
     if not others and len({*tokenizers.values()}) > 1:
-        names = " and ".join(path.name for path in tokenizers)
-        raise Problem(f"{names} have several tokenizers; leave out those of one with --exclude")
+        # One checkpoint for each tokenizer.
+        names = " and ".join({kind: path.name for path, kind in tokenizers.items()}.values())
+        raise Problem(f"{names} have other tokenizers; leave those of one out with --exclude")
     return others
 
 
@@ -92,14 +91,21 @@ def _rare(kinds: Mapping[Path, Hashable], what: str) -> dict[Path, str]:
 
 
 def _tokenizers(checkpoints: Iterable[Path], root: Path) -> dict[Path, str]:
-    """Return the content of each checkpoint's tokenizer.json, or that of the run."""
-    places = {path: (path if (path / FAST).is_file() else root) / FAST for path in checkpoints}
-    digests = {path: sha256(place) for path, place in places.items() if place.is_file()}
-    files = {digest: places[path] for path, digest in digests.items()}
-    if len(files) > 1:
-        contents = {digest: str(content(place)) for digest, place in files.items()}
-        return {path: contents[digest] for path, digest in digests.items()}
-    return digests
+    """Return the content of each checkpoint's tokenizer.json, or that of the run; a digest if it
+    cannot be read, or if all are equal."""
+    files = dict[Path, Path]()
+    for path in checkpoints:
+        has_own = any(is_of_tokenizer(file.name) for file in path.iterdir())
+        files[path] = (path if has_own else root) / "tokenizer.json"
+    digests = {path: sha256(file) for path, file in files.items() if file.is_file()}
+    contents = {digest: digest for digest in digests.values()}
+    if len(contents) > 1:
+        from ptq_dynamics.trajectories.ingredients import _content as content  # loads torch
+
+        for path, digest in digests.items():
+            with suppress(Problem):
+                contents[digest] = str(content(files[path]))
+    return {path: contents[digest] for path, digest in digests.items()}
 
 
 def linked(results: Path, folder: str) -> Iterator[tuple[Path, LocalCheckpoint]]:

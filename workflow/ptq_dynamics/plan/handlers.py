@@ -8,7 +8,6 @@ import threading
 from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
@@ -77,12 +76,13 @@ def finish(plan: Plan) -> None:
 
 def require_planned(plan: Plan) -> None:
     """Raise `Problem` if another build, or a dry run, has planned a job otherwise meanwhile."""
+    mend = "meanwhile; run the same command again when no other build runs"
     for job in map(plan.site.made.__getitem__, plan.site.settled):
-        with suppress(FileNotFoundError):
-            if job.paths.spec.read_text(encoding="utf-8") == job.text:
-                continue
-        other = f"another build or a dry run of this folder has planned {job.manifest} otherwise"
-        raise Problem(f"{other} meanwhile; run the same command again when no other build runs")
+        if not job.paths.spec.exists():
+            raise Problem(f"{job.folder} was deleted {mend}")
+        if job.paths.spec.read_text(encoding="utf-8") != job.text:
+            other = "another build or a dry run of this folder has planned"
+            raise Problem(f"{other} {job.manifest} otherwise {mend}")
 
 
 def drop(site: Site, targets: Iterable[Job]) -> list[str]:
@@ -104,12 +104,14 @@ def drop(site: Site, targets: Iterable[Job]) -> list[str]:
             if getattr(keep, job.rule) == "measured":
                 name = job.wildcards["run" if job.rule == "train" else job.rule]
                 kept = {point.id for point in site.planned[name].measured}
-            # Another build may publish it again.
+            result = manifest.read(job.paths.manifest)
+            weights = [file for file in result.files if file.endswith(".safetensors")]
+            names = {file for file in weights if file.split("/")[0] not in kept} - result.dropped()
+            if not names:
+                continue
             with lease.held(job.paths.lease, print):
-                result = manifest.read(job.paths.manifest)
-                weights = {file for file in result.files if file.endswith(".safetensors")}
-                names = {file for file in weights if file.split("/")[0] not in kept}
-                if names := names - result.dropped():
+                # Another build may have published it again.
+                if manifest.read(job.paths.manifest).digest() == result.digest():
                     result.drop(names)
                     dropped.append(job.folder)
     return dropped
