@@ -236,7 +236,7 @@ def test_where_two_models_or_tokenizers_are_as_frequent_none_is_taken_for_foreig
     padded(run(tmp_path, 1, 2) / "checkpoint-1")
     assert measured(tmp_path) == (["checkpoint-1", "checkpoint-2"], [])
     of_another_tokenizer(tmp_path / "checkpoint-2")
-    with one_line("checkpoint-1 and checkpoint-2 have other tokenizers"):
+    with one_line("checkpoint-1 and checkpoint-2 have different tokenizers"):
         measured(tmp_path)
     of_another_model(tmp_path / "checkpoint-2")
     assert measured(tmp_path) == (["checkpoint-1", "checkpoint-2"], [])

@@ -78,7 +78,7 @@ def _foreign(models: Mapping[Path, Given], root: Path) -> dict[Path, str]:
     if not others and len({*tokenizers.values()}) > 1:
         # One checkpoint for each tokenizer.
         names = " and ".join({kind: path.name for path, kind in tokenizers.items()}.values())
-        raise Problem(f"{names} have other tokenizers; leave those of one out with --exclude")
+        raise Problem(f"{names} have different tokenizers; leave one kind out with --exclude")
     return others
 
 
@@ -102,7 +102,7 @@ def _tokenizers(checkpoints: Iterable[Path], root: Path) -> dict[Path, str]:
     if len(contents) > 1:
         from ptq_dynamics.trajectories.ingredients import _content as content  # loads torch
 
-        for path, digest in digests.items():
+        for digest, path in {digest: path for path, digest in digests.items()}.items():
             with suppress(Problem):
                 contents[digest] = str(content(files[path]))
     return {path: contents[digest] for path, digest in digests.items()}
