@@ -139,7 +139,6 @@ KINDS = {
     "BertForMaskedLM": ("Bert", SHAPE, "holds a BertForMaskedLM"),
     "BertModel": ("Bert", SHAPE, "holds an encoder (bert)"),
     "LlamaForSequenceClassification": ("Llama", SHAPE, "holds a LlamaForSequenceClassification"),
-    "Gemma2ForCausalLM": ("Gemma2", SHAPE, "has attention with attn_logit_softcapping"),
 }
 
 

@@ -100,11 +100,11 @@ def _tokenizers(checkpoints: Iterable[Path], root: Path) -> dict[Path, str]:
     digests = {path: sha256(file) for path, file in files.items() if file.is_file()}
     contents = {digest: digest for digest in digests.values()}
     if len(contents) > 1:
-        from ptq_dynamics.trajectories.ingredients import _content as content  # loads torch
+        from ptq_dynamics.trajectories.ingredients import content_of  # loads torch
 
         for digest, path in {digest: path for path, digest in digests.items()}.items():
             with suppress(Problem):
-                contents[digest] = str(content(files[path]))
+                contents[digest] = str(content_of(files[path]))
     return {path: contents[digest] for path, digest in digests.items()}
 
 

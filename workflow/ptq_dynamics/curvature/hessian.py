@@ -94,6 +94,7 @@ def run_probe(
     for checkpoint in chosen:
         # Fused attention has no second derivative.
         model = models.load(source.folder(checkpoint), torch.float32, attn_implementation="eager")
+        models.require_eager(model)
         hessian = LossHessian(model, probes, settings.batch, settings.keep_graph)
         rows += [(checkpoint.id, *metric) for metric in probe(hessian, settings)]
         context.progress.maybe(checkpoint.id)

@@ -40,10 +40,6 @@ BIDIRECTIONAL = frozenset(
 # Classes of auto_map that a model needs; one of transformers may lack the first.
 PARTS = ("AutoConfig", "AutoModelForCausalLM")
 
-# Under sdpa, its default, transformers ignores this entry of config.json; CAPPED need none.
-SOFTCAP = "attn_logit_softcapping"
-CAPPED = ("gemma2", "vaultgemma")
-
 
 def misfit(config: Mapping[str, object], code: Collection[str] | None = None) -> str | None:
     """Return why a model with this config.json is no causal model of transformers, or None. `code`
@@ -64,11 +60,6 @@ def misfit(config: Mapping[str, object], code: Collection[str] | None = None) ->
         return f"holds a {names[0]}; only causal language models are measured"
     if kind in BIDIRECTIONAL and not config.get("is_decoder") and not config.get("causal"):
         return f"holds an encoder ({kind}); only causal language models are measured"
-    text = config.get("text_config")
-    known = {SOFTCAP: kind in CAPPED, **config, **(text if isinstance(text, Mapping) else {})}
-    if kind == "doge" or known[SOFTCAP]:
-        what = SOFTCAP if known[SOFTCAP] else "a mask of its own"
-        return f"has attention with {what}, which transformers' sdpa leaves out; it is not measured"
     heads, shared = (config.get(f"num_{key}_heads") for key in ("attention", "key_value"))
     if isinstance(heads, int) and isinstance(shared, int) and shared and heads % shared:
         why = f"has num_key_value_heads {shared}, which does not divide {heads} heads"

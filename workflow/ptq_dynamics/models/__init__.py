@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from contextvars import ContextVar
 from functools import partial
@@ -44,6 +44,8 @@ BESIDE = 1.25  # memory of a model with its activations, relative to its weights
 # Names of the number of experts in configurations of transformers.
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 CACHE = "use_cache"  # the option that jobs give to every model
+# Under sdpa, its default, transformers ignores this entry of a configuration, and Doge's mask.
+SOFTCAP = "attn_logit_softcapping"
 OFFLOADED = "offloaded"  # folder of weights that fit into no memory
 
 
@@ -125,6 +127,16 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> P
     return model.eval()
 
 
+def require_eager(model: PreTrainedModel) -> None:
+    """Raise `Problem` if transformers computes other logits under eager attention, which
+    llm-compressor and second derivatives need."""
+    if model.config.model_type == "falcon" and model.config.alibi:
+        raise Problem(
+            "GPTQ, AWQ, recipes and curvature need eager attention, in which transformers adds the "
+            "alibi of Falcon twice; leave them out (rtn is exact), or the model"
+        )
+
+
 def _without_cache(
     _model: object, inputs: tuple[Tensor], options: dict[str, object]
 ) -> tuple[tuple[Tensor], dict[str, object]]:
@@ -179,6 +191,9 @@ def _empty(config: PreTrainedConfig, folder: Path, **options: object) -> PreTrai
 def _read(folder: Path, **options: object) -> PreTrainedModel:
     """Read a model without moving it to a device; see `plain`."""
     options |= {"output_loading_info": True}
+    config = AutoConfig.from_pretrained(folder, **_own(folder))
+    if config.model_type == "doge" or getattr(config.get_text_config(), SOFTCAP, None):
+        options |= {"attn_implementation": "eager"}
     about = packed.read_config(folder).get("quantization_config") or {}
     auto: Any = AutoModelForCausalLM  # its type has no pair of a model and what was loaded
     is_compressed = about.get("quant_method") == packed.COMPRESSED
@@ -193,7 +208,6 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
         nn.Module.to(model, model.config.dtype)
     elif is_compressed or about.get("quant_method") == packed.GPTQ:
         # Faster than transformers with compressed-tensors, and with equal bits.
-        config = AutoConfig.from_pretrained(folder, **_own(folder))
         del config.quantization_config
         state = packed.unpacked_state(folder)
         with torch.device("meta"):
@@ -207,7 +221,19 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
     if read["missing_keys"]:
         # transformers would continue with random weights.
         raise ValueError(f"no weights for {min(read['missing_keys'])}")
+    if unused := _unused(model, read["unexpected_keys"]):
+        # It would continue without these weights, such as biases or further layers.
+        raise ValueError(f"the model of its config.json has no {min(unused)}")
     return plain(model)
+
+
+def _unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
+    """Return the names of weights that would change the logits if the model had them. These are no
+    buffers, and not in a head of their own, such as a value head."""
+    parts = {part for module in (model, model.base_model) for part, _ in module.named_children()}
+    buffers = {name for name, _ in model.named_buffers()}
+    inside = (name for name in names if name.partition(".")[0] in parts)
+    return [name for name in inside if name not in buffers and not name.endswith("masked_bias")]
 
 
 def _rotate(model: PreTrainedModel, folder: Path, about: dict[str, object] | None) -> None:

@@ -35,7 +35,7 @@ class PaperSettings(Strict):
     """Configuration for the text, as plain data, and digests of the text's files by name. Inputs
     are `claims`, `tables`, `measurements` and `figure NAME`."""
 
-    told: dict[str, Any]  # only paper.typ knows its shape
+    contents: dict[str, Any]  # only paper.typ knows its shape
     sources: dict[str, str]
 
 
@@ -50,7 +50,7 @@ def sources(root: Path) -> dict[str, str]:
 
 def run(context: Context[PaperSettings]) -> Mapping[str, object]:
     """Write paper.pdf and data.json with its data; the fact is the number of figures."""
-    about, folder = context.settings.told, context.scratch / "text"
+    about, folder = context.settings.contents, context.scratch / "text"
     # The order of inputs differs between a plan and a record.
     inputs = {key: context.input(key) for key in sorted(context.inputs)}
     drawn = [name for name, figure in about["figures"].items() if figure["missing"] is None]

@@ -74,7 +74,7 @@ class PaperJobs(Planner):
         }
         inputs = self._outcomes()
         inputs[needs.MEASUREMENTS] = [self.claims.measurements.collect().manifest]
-        settings = PaperSettings(told=contents, sources=sources(site.root))
+        settings = PaperSettings(contents=contents, sources=sources(site.root))
         return self.make(TYPESET, "paper", inputs, settings)
 
     @cache

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 
-from ptq_dynamics.models import inputs_device, linear_layers
+from ptq_dynamics.models import inputs_device, linear_layers, require_eager
 from ptq_dynamics.quantize.methods import Calibration
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def compress(
     from llmcompressor import oneshot, reset_session
     from loguru import logger
 
+    require_eager(model)
     for package in ("llmcompressor", "compressed_tensors"):
         logger.disable(package)
     reset_session()

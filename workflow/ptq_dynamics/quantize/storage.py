@@ -26,7 +26,7 @@ from ptq_dynamics.trajectories.weights import Weights
 
 INDEX = "model.safetensors.index.json"
 # The files of these models use other names for layers of experts than transformers does.
-MIXTRAL = ("mixtral", "minimax", "minimax_m2")
+MIXTRAL = ("mixtral", "minimax", "minimax_m2", "phimoe")
 NAMES = {"mlp.": "block_sparse_moe.", "gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 
 

@@ -45,7 +45,7 @@ def _differences(one: Weights, other: Weights) -> Iterator[tuple[str, list[str]]
     yield "code of {} differs", sorted(mismatched + lacking)
     is_fast = all((folder / FAST).is_file() for folder in folders)
     changed = [name for name in ((FAST,) if is_fast else SLOW) if _changed(folders, name)]
-    contents = ({name: _content(folder / name) for name in changed} for folder in folders)
+    contents = ({name: content_of(folder / name) for name in changed} for folder in folders)
     yield "tokenizers of {} differ", _differing(*contents)
     yield "tensors of {} differ in name, type or shape", _differing(one.forms(), other.forms())
 
@@ -60,7 +60,7 @@ def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[s
     return [k for k in keys if k not in one or k not in other or one[k] != other[k]]
 
 
-def _content(path: Path) -> object:
+def content_of(path: Path) -> object:
     """Return the content of a file of a tokenizer, in any format."""
     if path.name != FAST:
         return json.loads(path.read_text()) if path.suffix == ".json" else path.read_bytes()
