@@ -69,9 +69,6 @@ def test_a_fresh_model_is_of_transformers_own_class_and_as_large_as_planned(buil
     assert tied == getattr(shape, "tied", False)
     assert sum(each.numel() for each in model.parameters()) == shape.parameters(300)
     assert getattr(model.config, "no_rope_layers", [1, 0]) == [1, 0]
-    named = " ".join(key for key, _ in model.named_parameters())
-    assert ("norm" in named) == (name != "olmo")
-    assert ("input_layernorm" not in named) == (name in ("olmo", "olmo2", "apertus", "mamba2"))
     ends = getattr(shape, "unquantized", ())
     left = models.left_out(model, models.linear_layers(model))
     assert len(left) == shape.layers * len(ends) and all(each.endswith(ends) for each in left)
@@ -90,7 +87,7 @@ def test_only_matrices_that_an_architecture_names_stay_in_full_precision(built, 
     assert errors.gt(0).all() and errors.lt(0.1).all()
 
 
-@pytest.mark.parametrize("name", ["olmo2", "apertus", "qwen3", "olmoe", "mamba2"])
+@pytest.mark.parametrize("name", ["apertus", "olmoe", "mamba2"])
 def test_a_trained_model_has_the_loss_that_transformers_gives_its_checkpoint(last, corpus, name):
     folder, curve = last(name)
     assert curve.loss.iloc[-1] < curve.loss.iloc[0] - 0.1
