@@ -11,7 +11,6 @@ from compressed_tensors.quantization.lifecycle.forward import fake_quantize
 from ptq_dynamics.claims import beyond
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.law import LAWS, features, held_out, off
-from ptq_dynamics.figures.style import lines
 from ptq_dynamics.models import linear_layers
 from ptq_dynamics.quantize.layers import round_to_nearest
 from ptq_dynamics.train.objectives import Slope, flat, quantized
@@ -66,12 +65,9 @@ def test_quantization_aware_gradients_are_those_at_rounded_weights(model, rows, 
     slopes = gradients(objective, model, rows)
     for layer in linear_layers(model).values():
         weight = layer.weight.detach()
-        codes, scales = round_to_nearest(weight, bits, 16)
+        _, scales = round_to_nearest(weight, bits, 16)
         grid = QuantizationArgs(num_bits=bits, symmetric=True, strategy="group", group_size=16)
         zeros = torch.zeros_like(scales, dtype=torch.int8)
-        assert torch.equal(
-            codes * scales.repeat_interleave(16, 1), quantized.fake(weight, bits, 16)
-        )
         torch.testing.assert_close(
             fake_quantize(weight, scales, zeros, grid), quantized.fake(weight, bits, 16)
         )
@@ -118,12 +114,6 @@ def test_a_law_is_judged_on_runs_that_it_has_not_seen():
     other = np.where(np.asarray(groups) == "0.001", 9.0, errors)
     found = [held_out(x, "tokens", groups, each)[:20] for each in (errors, other)]
     assert (found[0] == found[1]).all()
-
-
-def test_runs_that_laws_predict_differ_without_colour():
-    curves = [*(f"LR = {rate}" for rate in ("3e-4", "1e-3", "3e-3", "1e-2")), "Cosines", "1/√t"]
-    assert len({line.marker for line in lines(curves).values()}) == len(curves)
-    assert len(lines([*curves, *"abcdefghi"])) == len(curves) + 9  # more than have a marker alone
 
 
 @pytest.mark.parametrize("figures", ["all", "beyond", "fig04 beyond"])

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import shutil
 from dataclasses import dataclass
 
 import numpy as np
@@ -170,7 +169,7 @@ def test_the_plot_of_two_scales_matches_claims_by_their_names(of_paper):
     assert len(outcomes) == 2 * len(tested) - 1 and {*outcomes} <= {*MARKS}
 
 
-@pytest.mark.parametrize("jitter", [0.02, 0.3, 3.0])
+@pytest.mark.parametrize("jitter", [0.02, 3.0])
 def test_the_interval_that_decides_excludes_one_if_the_claim_is_resolved(jitter):
     every = [each for each in judge_all(asked(), published(), jitter=jitter).values()]
     tested = [each for each in every if each["expected"] != "alike" and "decides" in each]
@@ -234,11 +233,10 @@ def test_a_divisor_that_may_be_zero_leaves_an_interval_without_an_upper_end(
     assert sure["low"] < 0.75 < sure["high"]
     lost = judge._measured(Row("", Samples.ratio(0.5 + noise[0], under)), [])
     assert "low" not in lost and "divisor" in lost["why"]
-    shutil.copytree(ROOT / "config", tmp_path / "config")
+    (tmp_path / "config").symlink_to(ROOT / "config")
     monkeypatch.chdir(tmp_path)
     claim = {"name": "some-claim", "number": 1, "outcome": "unresolved", "rows": [row]}
-    path = tmp_path / "results/smoke/claims.json"
-    path.parent.mkdir(parents=True)
+    (path := tmp_path / "results/smoke/claims.json").parent.mkdir(parents=True)
     path.write_text(json.dumps({"claims": [claim]}))
     assert maintainers.claims(scale="smoke")
     assert f"6.00 [{row['low']:.2f}, inf]" in capsys.readouterr().out

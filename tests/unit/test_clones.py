@@ -1,4 +1,4 @@
-"""What git tells of a checkout: shallow, of another user, with other line ends, or no clone."""
+"""What a checkout has and git tells of it: released files, another owner, or no commit."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from subprocess import run
 
 import pytest
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.cli.outcomes import released_scales
 from ptq_dynamics.engine import machine
 from ptq_dynamics.provenance import released
 from support import ROOT, git
@@ -28,17 +29,10 @@ def clone(tmp_path):
     return folder
 
 
-def test_released_files_have_their_bytes_whatever_the_user_sets_for_line_ends(tmp_path):
-    if not (ROOT / ".git").exists():
-        pytest.skip("these files are in no clone")
-    options = ["-c", "core.autocrlf=true", "-c", "core.eol=crlf", "-c", "advice.detachedHead=false"]
-    git(ROOT, "clone", "-q", "--shared", *options, str(ROOT), str(tmp_path / "clone"))
-    with chdir(tmp_path / "clone"):
-        sums = (path.parent.name for path in ROOT.glob(f"results/reference/*/{released.SUMS}"))
-        scales = [name for name in sums if (ROOT / f"config/scales/{name}.yaml").exists()]
+def test_released_files_have_the_bytes_of_their_release():
+    with chdir(ROOT):
+        scales = released_scales()
         assert scales and [line for scale in scales for line in released.wrong(scale)] == []
-        assert b"\r" not in (tmp_path / "clone/Makefile").read_bytes()
-        assert git(tmp_path / "clone", "status", "--porcelain") == ""
 
 
 def test_the_commit_of_a_clone_that_another_user_owns_is_read(clone):

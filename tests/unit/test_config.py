@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 import shutil
-import sys
+from functools import partial
 from pathlib import Path
 from subprocess import run
 
@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ptq_dynamics import cli
-from ptq_dynamics.base.fields import Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.controlled import RATES
 from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import Choice, expand
 from ptq_dynamics.plan import Plan
-from pydantic import TypeAdapter, ValidationError
-from support import MAKE, ROOT, SCALE, edit_yaml, figure, tiny_config
+from support import MAKE, ROOT, SCALE, edit_yaml, figure, put, tiny_config
 from typer.main import get_command
 
 CONFIG = ROOT / "config"
@@ -66,45 +64,22 @@ def test_files_are_valid_by_their_schemas(name):
         Draft202012Validator(found).validate(read_yaml(CONFIG / FILES[name]))
 
 
-# Shares
+# Bad input
 
 
-@pytest.mark.parametrize("text", ["a", "1/0", "0", "3/2", None])
-def test_what_is_no_share_is_refused(text):
-    with pytest.raises(ValidationError):
-        TypeAdapter(Share).validate_python(text)
-
-
-# Bad input: file, change, and what the message must hold besides the file's name.
-
-
-def put(*path, value):
-    """A change that sets the value at a path of keys; `del` removes the key."""
-
-    def change(content):
-        for key in path[:-1]:
-            content = content[key]
-        if value == "del":
-            del content[path[-1]]
-        else:
-            content[path[-1]] = value
-
-    return change
-
-
-# What a user may write, and below it words of the message.
+# What a user may write, and below it words of the message besides the file's name.
 BAD = """
 runs: runs.constant-3e-3.peak_rl = 1.0e-3
     runs.constant-3e-3.peak_rl: unknown key; did you mean 'peak_lr'? … allowed:
 
-scales/smoke: budget = del
-    budget: is required and missing
+scales/smoke: models.moe = {architecture: llama, layers: 2}
+    models.moe.width: is required and missing
+
+runs: runs.constant-3e-3.length = 200/190
+    constant-3e-3.length is '200/190': must be
 
 figures: fig04.curves.Stable = [constant]
     fig04.curves … no trajectory 'constant' … nearest: moe-constant
-
-figures: beyond-bits.options.beside = Decai
-    beyond-bits … 3e-4 are Decay, LAWA: must be 'Decai' (options.beside)
 
 figures: fig05.metrics = [loss, gradient_norm, quantization_error]
     fig05 … options.x is 'budget', but gradient_norm needs 'tokens'; drop one
@@ -132,9 +107,6 @@ runs: runs.constant-3e-3.length = 150/190
 
 figures: fig04.title = At {peak_lr of constant-3e3}
     fig04.title: no run or average 'constant-3e3'; the nearest: constant-3e-3
-
-runs: runs.kumar-{size}-wsd-{at}.over.cooldown = [10, 20]
-    runs.kumar-{size}-wsd-{at} and another entry generate 'kumar-70m-wsd-1.5'
 
 runs: runs.kumar-{size}-wsd-{at}.over.at = [1.5, late]
     runs.kumar-70m-wsd-late.at is 'late/190': must be a number or a fraction
@@ -169,18 +141,9 @@ families: runs.smollm3-long-32k.after = smollm3-apo
 families: runs.smollm3-sft.corpus = code
     smollm3-sft.objective is 'answers'
 
-scales/smoke: corpora.code.of = nothing
-    corpora.code.of: no … 'nothing' … ; the nearest: main
-
-scales/smoke: corpora.code.text = poems
-    corpora.code.text is 'poems' … 'code', 'tests' or 'descriptions'
-
 scales/smoke: corpora.main.source_code = true
 scales/smoke: corpora.code.packages = [Jinja2]
     corpora.code.packages has 'Jinja2', which corpora.main
-
-scales/smoke: tasks.names = [wrod]
-    tasks.names: no task 'wrod' … word
 
 scales/smoke: tasks.others = [Click]
     others has 'Click', which corpora.descriptions trains on
@@ -195,7 +158,7 @@ def edit(config, changes):
     """Make changes by file and keys."""
     for place, value in changes.items():
         file, _, path = place.partition(": ")
-        edit_yaml(config / f"{file}.yaml", put(*path.split("."), value=value))
+        edit_yaml(config / f"{file}.yaml", partial(put, path=path.split("."), value=value))
 
 
 @pytest.mark.parametrize(("own", "case"), CASES, ids=[case.split()[1] for _, case in CASES])
@@ -232,14 +195,8 @@ def nodes(content, place=()):
             yield from nodes(value, (*place, key))
 
 
-READ = [
-    "config.yaml",
-    "runs.yaml",
-    "quantizers.yaml",
-    "figures.yaml",
-    "backends.yaml",
-    f"{SMOKE}.yaml",
-]
+READ = ["config.yaml", "runs.yaml", "quantizers.yaml", "figures.yaml", "backends.yaml"]
+READ += [f"{SMOKE}.yaml"]
 # Options of llm-compressor's modifiers are the library's.
 KEYS = [
     (file, key)
@@ -250,14 +207,14 @@ KEYS = [
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(KEYS), st.sampled_from([[[{}]], {"no such key": 1}, {3: None}]))
 def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(tmp_path_factory, where, broken):
     file, key = where
     folder = shutil.copytree(CONFIG, tmp_path_factory.mktemp("broken") / "config")
     # Through JSON, so that what anchors share is changed in one place alone.
     content = json.loads(json.dumps(read_yaml(folder / file)))
-    put(*key, value=broken)(content)
+    put(content, key, broken)
     (folder / file).write_text(yaml.safe_dump(content, sort_keys=False))
     with pytest.raises(Problem) as caught:
         outcome(folder, **(content if file == "config.yaml" else {}))
@@ -283,11 +240,6 @@ def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(tmp_path_factor
 )
 def test_a_bad_choice_is_one_line_that_begins_with_its_name(choice, words):
     assert refused(CONFIG, [words], **choice).startswith(words)
-
-
-def test_a_choice_in_the_file_is_named_by_the_file(folder):
-    edit(folder, {"config: figures": "fig4"})
-    refused(folder, ["config/config.yaml: figures: no figure 'fig4'; "], figures="fig4")
 
 
 def test_an_unknown_file_is_refused(folder):
@@ -378,7 +330,7 @@ def test_a_grid_is_every_combination_of_its_lists():
 
 NAMED = [("runs.yaml", ("runs",)), ("runs.yaml", ("averages",)), ("quantizers.yaml", ())]
 NAMED += [("figures.yaml", ()), (f"{SMOKE}.yaml", ("models",)), (f"{SMOKE}.yaml", ("corpora",))]
-BAD_NAMES = ["../up", ".hidden", "-option", "a|b", "line\n", "", "x" * 101]
+BAD_NAMES = ["../up", ".hidden", "-option", "line\n", ""]
 
 
 @pytest.mark.parametrize(
@@ -395,9 +347,8 @@ def test_a_name_that_could_do_harm_is_a_problem(folder, where, name):
         content[name] = content.pop(next(key for key in content if key != "main"))
 
     edit_yaml(folder / file, rename)
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(Problem, match=f"config/{file}"):
         load({"scale": "smoke", "seed": 100, "figures": "all"}, folder)
-    assert f"config/{file}" in str(caught.value)
 
 
 # The command
@@ -434,8 +385,8 @@ def test_the_help_of_a_verb_shows_an_example_that_is_taken(verb):
     command.make_context("", words, obj=Path())
 
 
-def make(*words, folder=ROOT):
-    return run([*MAKE, *words], cwd=folder, capture_output=True, text=True)
+def make(*words):
+    return run([*MAKE, *words], cwd=ROOT, capture_output=True, text=True)
 
 
 def test_make_refuses_what_would_change_nothing():
@@ -462,18 +413,3 @@ def test_a_profile_for_slurm_gets_its_packages_by_what_it_says(tmp_path, executo
     said = make("-n", "figures", f"PROFILE={lab}", f"VENV={tmp_path}/venv").stdout
     assert f'--workflow-profile "{lab}"' in said
     assert (f"--target {tmp_path}/venv/slurm" in said) is is_slurm
-
-
-@pytest.mark.parametrize("name", ["a $HOME", "a:b"])
-def test_make_refuses_a_place_in_which_pip_writes_broken_programs(tmp_path, name):
-    (tmp_path / name).mkdir()
-    done = make(".venv/bin/python", f"PYTHON={sys.executable}", folder=tmp_path / name)
-    assert done.returncode and "error: pip cannot install into a folder with" in done.stderr
-    assert not (tmp_path / name / ".venv").exists()
-
-
-def test_the_help_of_make_fits_a_terminal():
-    said = make("help").stdout.splitlines()
-    targets = [line.split()[1] for line in said if line.startswith("  make ")]
-    assert targets[:7] == ["help", "install", "figures", "claims", "report", "paper", "all"]
-    assert max(map(len, said)) <= 100

@@ -3,8 +3,6 @@ said in one line. The stages are those of the toy (tests/toy.py), the engine is 
 
 import json
 import os
-import platform
-import resource
 import shutil
 import signal
 import time
@@ -57,8 +55,6 @@ def test_a_result_is_its_files_a_record_and_a_manifest_that_says_the_same(built_
     assert not list(built_toy.folder.rglob(".work-*")) and not list(
         built_toy.folder.rglob(".lease")
     )
-    text = "".join(path.read_text() for path in built_toy.folder.rglob("*record.json"))
-    assert str(built_toy.folder) not in text and platform.node() not in text
 
 
 def test_a_rebuild_removes_what_the_earlier_result_had_and_others_in_its_folder_stay(toy):
@@ -119,7 +115,6 @@ def test_a_full_disk_is_one_line_and_no_half_result(toy):
     assert {*differing(before, toy.results())} == {*MANIFESTS, "numbers/spec.json"}
     quota = RuntimeError("I/O error: Disk quota exceeded (os error 122)")
     assert "the disk is full" in _explain(quota, Paths(toy.folder))
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
 
 
 # Edits
@@ -145,22 +140,15 @@ def test_damage_is_mended_and_no_other_result_is_made(toy, name):
 # Interruptions
 
 
-def begun(toy, **choice):
-    """A walk that takes a while and has saved its state."""
-    toy.settle(**choice, pause=0.2, count=12)
+def test_an_interrupted_run_ends_at_once_and_goes_on(toy):
+    toy.settle(pause=0.2, count=12)
     assert toy.run("numbers").returncode == 0
     process = toy.start("walk")
     state = (toy.folder / "results/walk").glob
     wait_until(lambda: list(state(".work-*/scratch/state.txt")), "it does not begin")
-    return process
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_run_ends_at_once_and_goes_on(toy, number):
-    process = begun(toy)
-    process.send_signal(number)
+    process.terminate()
     said = process.communicate(timeout=60)[1]
-    assert (process.returncode, said) == (-number, "")
+    assert (process.returncode, said) == (-signal.SIGTERM, "")
     # What an edit leaves meanwhile is no reason to lose it.
     toy.settle(pause=0.2, count=12, seed=3)
     assert toy.run("numbers").returncode == 0
@@ -196,22 +184,6 @@ def warm(toy):
     process.kill()
     process.wait()
     wait_until(lambda: not Path(f"/proc/{server}").exists(), "it outlives its build")
-
-
-@pytest.fixture
-def with_blas(toy):
-    """Its total imports numpy, and its facts are the libraries that compute for it."""
-    toy.edit("total", "import json", "import json\nimport numpy\nimport threadpoolctl")
-    toy.edit("total", '{"identity"', '{"blas": threadpoolctl.threadpool_info(), "identity"')
-    toy.settle()
-
-
-@pytest.mark.skipif(os.cpu_count() == 1, reason="libraries compute on one thread anyway")
-def test_numpy_has_the_threads_of_the_job_and_not_of_the_warm_process(toy, with_blas, warm):
-    done = toy.run("total", OMP_NUM_THREADS="2", **warm[0])
-    assert done.returncode == 0 and Path(warm[0]["PTQ_DYNAMICS_WARM"]).exists(), done.stderr
-    (blas,) = record.read(toy.folder / "results/total.record.json").facts["blas"]
-    assert blas["num_threads"] == 2
 
 
 def test_the_warm_process_gives_the_same_bytes_and_after_an_edit_it_ends(toy, warm):
@@ -263,11 +235,6 @@ def test_a_job_of_the_warm_process_ends_whatever_ends_it(toy, warm):
 # The repository
 
 
-# What a hook, a submodule or a user may have set, all at once.
-NAMED = ("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "COMMON_DIR", "NAMESPACE", "PREFIX")
-ELSEWHERE = {**{f"GIT_{name}": "/nowhere" for name in NAMED}, "GIT_LITERAL_PATHSPECS": "none"}
-
-
 def test_a_record_names_the_commit_and_the_edited_files_that_jobs_read(toy):
     assert record.read(toy.folder / "results/walk/record.json").git is None
     git(toy.folder, "init", "-q")
@@ -279,8 +246,8 @@ def test_a_record_names_the_commit_and_the_edited_files_that_jobs_read(toy):
     git(toy.folder, "add", ".")
     git(toy.folder, "commit", "-qm", "first")
     toy.settle(seed=2)
-    done = toy.run("numbers", **ELSEWHERE)
-    assert done.returncode == 0
+    # As where a hook of git builds.
+    assert toy.run("numbers", GIT_DIR="/nowhere", GIT_INDEX_FILE="/nowhere").returncode == 0
     found = record.read(toy.folder / "results/numbers/record.json").git
     head, tree = git(toy.folder, "rev-parse", "HEAD", "HEAD^{tree}").split()
     assert found == machine.Git(head, False, tree=tree) and str(found) == head[:10]
