@@ -54,16 +54,6 @@ def test_a_weighted_mean_is_that_of_numpy_in_float64(shares, seed):
         require_mean({"a": mean}, [{"a": value} for value in values], shares)
 
 
-def test_a_mean_of_whole_numbers_is_rounded():
-    """As of masks and positions, which older checkpoints hold."""
-    shares = [0.1, 0.2, 0.4]
-    for value in (torch.arange(50), torch.tensor([True, False])):
-        mean = weighted_mean([value] * 3, shares)
-        assert mean.dtype == value.dtype and torch.equal(mean, value)
-    cut = [(sum(n * share for share in shares) / sum(shares)) // 1 for n in range(50)]
-    assert cut != list(range(50)), "or a mean that is cut off would do as well"
-
-
 # Files
 
 

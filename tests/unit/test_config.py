@@ -75,8 +75,8 @@ runs: runs.constant-3e-3.peak_rl = 1.0e-3
 scales/smoke: models.moe = {architecture: llama, layers: 2}
     models.moe.width: is required and missing
 
-runs: runs.constant-3e-3.length = 200/190
-    constant-3e-3.length is '200/190': must be
+runs: runs.constant-3e-3.length = 1/0
+    constant-3e-3.length is '1/0': must be a number or a fraction
 
 figures: fig04.curves.Stable = [constant]
     fig04.curves … no trajectory 'constant' … nearest: moe-constant

@@ -140,12 +140,16 @@ def test_damage_is_mended_and_no_other_result_is_made(toy, name):
 # Interruptions
 
 
+def has_state(toy):
+    """Whether the walk has saved its state, from which it goes on."""
+    return [*(toy.folder / "results/walk").glob(".work-*/scratch/state.txt")]
+
+
 def test_an_interrupted_run_ends_at_once_and_goes_on(toy):
     toy.settle(pause=0.2, count=12)
     assert toy.run("numbers").returncode == 0
     process = toy.start("walk")
-    state = (toy.folder / "results/walk").glob
-    wait_until(lambda: list(state(".work-*/scratch/state.txt")), "it does not begin")
+    wait_until(partial(has_state, toy), "it does not begin")
     process.terminate()
     said = process.communicate(timeout=60)[1]
     assert (process.returncode, said) == (-signal.SIGTERM, "")
@@ -216,6 +220,7 @@ def test_a_job_of_the_warm_process_ends_whatever_ends_it(toy, warm):
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = toy.start("walk", **environment)
         wait_until(lambda: len(children.read_text().split()) == 1, "no child runs it")
+        wait_until(partial(has_state, toy), "it does not begin")
         time.sleep(0.5)
         child = int(children.read_text().split()[0])
         os.kill(child if number == signal.SIGKILL else process.pid, number)
