@@ -77,12 +77,3 @@ def test_whenever_it_is_killed_the_next_process_only_publishes_what_is_left(tmp_
     # Record, manifest and list of dropped files of the earlier result, its files and their folder;
     # then what is new, with record and manifest.
     assert number >= 3 + 3 + 2 + 2
-
-
-def test_what_a_killed_process_has_moved_is_no_result_once_it_has_changed(tmp_path):
-    paths = leased(tmp_path / "result")
-    make(paths, "made")
-    put(paths)
-    assert execute.is_prepared(paths.work(IDENTITY), paths)
-    (paths.folder / FILES[0]).write_text("else")
-    assert not execute.is_prepared(paths.work(IDENTITY), paths)
