@@ -112,8 +112,7 @@ def test_conda_installs_the_versions_of_the_lock():
     assert conda[-1]["pip"] == [each.strip() for each in pinned]
 
 
-@pytest.mark.parametrize("place", ["variables", "file"])
-def test_settings_that_are_not_of_the_network_change_nothing(install, tmp_path, place):
+def test_settings_that_are_not_of_the_network_change_nothing(install, tmp_path):
     digest = wheel(tmp_path / "links", "tiny", "1.0")
     (tmp_path / "constraint").write_text("tiny==2.0\n")
     settings = {
@@ -122,15 +121,13 @@ def test_settings_that_are_not_of_the_network_change_nothing(install, tmp_path, 
         **dict.fromkeys(("user", "dry-run", "require-virtualenv", "ignore-installed"), "true"),
         **{"no-binary": ":all:", "quiet": "3", "python-version": "3.1"},
     }
-    variables = {f"PIP_{name.upper().replace('-', '_')}": each for name, each in settings.items()}
-    if place != "variables":
-        file = tmp_path / "pip.conf"
-        network = {"index-url": (tmp_path / "index").as_uri(), "find-links": tmp_path / "links"}
-        lines = ["[global]", *(f"{name} = {each}" for name, each in network.items())]
-        lines += [f"{name} = {each}" for name, each in settings.items()]
-        lines.insert(-4, "[install]")
-        file.write_text("\n".join(lines))
-        variables = {"PIP_CONFIG_FILE": str(file), "PIP_INDEX_URL": "", "PIP_FIND_LINKS": ""}
+    network = {"index-url": (tmp_path / "index").as_uri(), "find-links": tmp_path / "links"}
+    lines = ["[global]", *(f"{name} = {each}" for name, each in network.items())]
+    lines += [f"{name} = {each}" for name, each in settings.items()]
+    lines.insert(-4, "[install]")
+    file = tmp_path / "pip.conf"
+    file.write_text("\n".join(lines))
+    variables = {"PIP_CONFIG_FILE": str(file), "PIP_INDEX_URL": "", "PIP_FIND_LINKS": ""}
     assert install("tiny==1.0", digest, **variables) == ("", ["tiny-1.0"])
     assert not {"target", "prefix", "root", "report"} & {path.name for path in tmp_path.iterdir()}
 
