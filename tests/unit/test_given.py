@@ -8,7 +8,6 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
-from ptq_dynamics.quantize.methods.rtn import Rtn
 from reference import compare
 from support import GPTQ
 from tiny import TEXT, save
@@ -42,7 +41,6 @@ KEPT["Qwen2Moe"] = ("gate.weight", "shared_expert_gate.weight")
 KEPT["Mamba"] = ("A_log", "conv1d.weight", "dt_proj.weight")
 GRID = {"bits": 4, "group_size": 16}
 OTHERS = [
-    Rtn(method="rtn", **GRID),
     Awq(method="awq", symmetric=True, duo_scaling=True, grid_points=4, **GRID),
     Int8(method="int8", bits=8, threshold=6.0),
 ]
@@ -108,4 +106,4 @@ def test_other_quantizers_take_every_kind(name, kind, tmp_path):
 def test_int8_saves_a_model_whose_settings_for_sampling_contradict_each_other(tmp_path):
     folder = save(tmp_path / "model")
     (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.5}')
-    assert packed_loss(OTHERS[2], folder, tmp_path / "packed") > 0
+    assert packed_loss(OTHERS[1], folder, tmp_path / "packed") > 0

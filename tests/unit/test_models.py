@@ -13,10 +13,9 @@ from ptq_dynamics.measure.names import CARRIED, CARRIED_BY_ONE
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
-from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
-from support import GPTQ, one_line
+from support import GPTQ
 from tiny import TEXT
 
 
@@ -95,9 +94,3 @@ def test_quantizers_do_the_same_to_a_model_that_is_spread(method, folder, spread
     assert weights.keys() == before.keys()
     different = [layer for layer, each in weights.items() if not torch.equal(each, before[layer])]
     assert not different and errors == known and torch.equal(losses, expected)
-
-
-def test_what_cannot_be_spread_is_one_line(folder, spread):
-    """Weights of LLM.int8 are on one device or on several, and nowhere else."""
-    with spread(), one_line(" GB, fits on no device, and cannot be spread"):
-        Int8(method="int8", bits=8, threshold=6.0).quantize(folder, TEXT)
