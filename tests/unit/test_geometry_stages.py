@@ -16,7 +16,7 @@ from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from scipy.stats import rankdata, spearmanr
-from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+from tiny import create, uneven
 
 pytestmark = pytest.mark.slow
 
@@ -137,13 +137,10 @@ def test_the_interval_of_a_rank_correlation_resamples_runs_and_seeds():
 # Components, read in blocks of columns
 
 
-def save(folder, shard="1GB", dtype=torch.float32, **changes):
+def save(folder, seed, shard="1GB", dtype=torch.float32, **changes):
     """A saved model whose every parameter is random; its parameters as one vector."""
-    shape = {"vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2}
-    model = GPTNeoXForCausalLM(GPTNeoXConfig(**{**shape, "intermediate_size": 20, **changes}))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_()
+    shape = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 2}
+    model = uneven(create("GPTNeoX", seed, **shape, **changes))
     model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     return flatten(dict(models.load(folder).named_parameters()))
 
@@ -156,7 +153,7 @@ def save(folder, shard="1GB", dtype=torch.float32, **changes):
 @pytest.mark.parametrize("width", [64, 1 << 22])
 def test_blocks_are_the_parameters_that_the_library_loads(tmp_path, width, changes):
     folders = [tmp_path / name for name in "ab"]
-    matrix = torch.stack([save(folder, **changes) for folder in folders])
+    matrix = torch.stack([save(folder, seed, **changes) for seed, folder in enumerate(folders)])
     parts = list(column_blocks(folders, width))
     assert all(part.shape[1] == width for part in parts[:-1])
     assert torch.cat(parts, dim=1).equal(matrix)

@@ -1,9 +1,8 @@
-"""Layouts draw any number of curves, quantizers and seeds, or are refused in one line."""
+"""Layouts draw one curve, several quantizers and seeds, and what has no step or two runs."""
 
 import numpy as np
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, legend_words, planned, spoken
-from ptq_dynamics.figures.layout import BEFORE
 from ptq_dynamics.figures.layouts.parametric import described
 from ptq_dynamics.measure import measurements
 
@@ -11,36 +10,25 @@ pytestmark = pytest.mark.slow
 
 ERROR = "quantization_error"
 RUNS = ["constant-3e-3", "rainbow-036", "rainbow-070", "rainbow-104", "rainbow-138"]
-QUANTIZERS = ["gptq-4bit", "gptq-3bit", "awq-4bit", "int8", "rtn-4bit"]
-
-
-CASES = [
-    (f"{layout}-{curves}-{quantizers}", layout, curves, quantizers)
-    for layout in LAYOUTS
-    for curves, quantizers in ((1, 3), (4, 1))
-]
-COUNTED = {
-    name: figure(layout, {f"Curve {n}": [RUNS[n]] for n in range(curves)}, QUANTIZERS[:quantizers])
-    for name, layout, curves, quantizers in CASES
-}
+QUANTIZERS = ["gptq-4bit", "gptq-3bit", "awq-4bit"]
+ALONE = {layout: figure(layout, {"A curve": RUNS[:1]}, QUANTIZERS) for layout in LAYOUTS}
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("layouts")
-    return Drawn(folder, planned(folder, COUNTED))
+    return Drawn(folder, planned(folder, ALONE))
 
 
-@pytest.mark.parametrize(("name", "layout", "curves", "quantizers"), CASES)
-def test_a_layout_draws_any_number_of_curves_and_quantizers(
-    drawn, name, layout, curves, quantizers
-):
-    picture, table = drawn.picture(name), drawn.table(name)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_draws_a_curve_alone_under_several_quantizers(drawn, layout):
+    """Figures of the configuration have several curves (test_figures)."""
+    picture, table = drawn.picture(layout), drawn.table(layout)
     check(picture, table, layout)
     if layout == "landscapes":
-        assert table.panel.nunique() == curves * quantizers
+        assert table.panel.nunique() == len(QUANTIZERS)
     else:
-        assert set(table.curve) == {f"Curve {number}" for number in range(curves)}
+        assert set(table.curve) == {"A curve"}
     for legend in picture.legends:
         box = legend.get_window_extent()
         assert box.x0 >= -1 and box.x1 <= picture.bbox.width + 1, "the legend is cut off"
@@ -158,42 +146,14 @@ def merged(runs):
     runs["averages"]["soup"] = {"merge": {"wsd-3e-3": 2, "decay-080": 1}}
 
 
-WITH = {"Runs": ["constant-3e-3", "wsd-3e-3"], "Other": ["decay-080"], "Soup": ["soup"]}
-DRAWN = {"over_tokens": {}, "parametric": {}, "over_tokens-budgets": {"options": {"x": "budget"}}}
-
-
-@pytest.fixture(scope="module")
-def soups(tmp_path_factory):
-    figures = {
-        name: figure(name.split("-")[0], WITH, ["gptq-3bit"], **more)
-        for name, more in DRAWN.items()
-    }
-    folder = tmp_path_factory.mktemp("soups")
-    return Drawn(folder, planned(folder, figures, runs=merged))
-
-
-@pytest.mark.parametrize("layout", DRAWN)
-def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
-    table, measured = soups.table(layout), soups.measurements(layout)
+def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(tmp_path):
+    curves = {"Runs": ["constant-3e-3", "wsd-3e-3"], "Other": ["decay-080"], "Soup": ["soup"]}
+    query = figure("over_tokens", curves, ["gptq-3bit"])
+    drawn = Drawn(tmp_path, planned(tmp_path, {"one": query}, runs=merged))
+    table, measured = drawn.table("one"), drawn.measurements("one")
     soup = measured[measured.trajectory == "soup"]
-    assert len(soup) and soup.step.isna().all() and set(soup.checkpoint_id) == {"merged"}
+    assert soup.step.isna().all() and set(soup.checkpoint_id) == {"merged"}
     points = table[table.curve == "Soup"]
-    assert set(points.panel) == set(table[table.axis == "left"].panel) and len(points)
-    values = {metric: set(rows.value) for metric, rows in soup.groupby("metric")}
-    losses = set(soup[(soup.metric == "loss") & (soup.quantizer == "fp")].value)
-    for point in points.itertuples():
-        against_loss = point.x_axis == BEFORE
-        end = losses if against_loss else {soups.inputs.last_tokens("wsd-3e-3")}
-        share = 100 if point.y_axis.endswith("(%)") else 1
-        assert point.x in end
-        assert point.y in {share * each for each in set().union(*values.values())}
-    check(soups.picture(layout), table, layout.split("-")[0])
-
-
-def test_words_and_strips_need_no_run_before_an_average(tmp_path):
-    curves = {"Average": ["soup-branches"], "LAWA, then decay": ["decay-of-lawa"]}
-    options = {"words": True, "branches": True}
-    query = figure("over_tokens", curves, ["gptq-3bit"], metrics=[ERROR, "loss"], options=options)
-    drawn = Drawn(tmp_path, planned(tmp_path, {"one": query}))
-    assert "Average, 3-bit GPTQ: the error is" in drawn.said("one")
-    assert {*drawn.table("one").curve} >= {*curves}
+    assert {*points.x} == {drawn.inputs.last_tokens("wsd-3e-3")}
+    assert {*points.y} == {100 * value for value in soup.value[soup.metric == ERROR]}
+    check(drawn.picture("one"), table, "over_tokens")

@@ -113,11 +113,7 @@ def halves(workspace, trunk, tmp_path_factory):
 FULL = {
     "losses": lambda plan: plan.measurements.measure("trunk", "fp", "all", 100),
     "gptq": lambda plan: plan.measurements.measure("trunk", "gptq3", "all", 100),
-    "rtn": lambda plan: plan.measurements.measure("trunk", "rtn3", "all", 100),
-    "awq": lambda plan: plan.measurements.measure("trunk", "awq-4bit", "all", 100),
-    "int8": lambda plan: plan.measurements.measure("trunk", "int8", "all", 100),
     "sharpness": lambda plan: plan.measurements.curvature("trunk", "sharpness", "all", 100),
-    "spectrum": lambda plan: plan.measurements.curvature("trunk", "spectrum", "all", 100),
     "landscape": lambda plan: plan.figures.landscape("trunk", "gptq3", 2),
 }
 

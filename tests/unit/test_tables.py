@@ -1,14 +1,13 @@
 """Tables of numbers: how they are written, and that theirs are the claims' numbers."""
 
 import csv
-import io
 import json
 from contextlib import chdir
 
 import pytest
 from drawing import Inputs
 from ptq_dynamics.claims.definitions import CLAIMS
-from ptq_dynamics.claims.formats import Number, Table, as_csv, as_latex
+from ptq_dynamics.claims.formats import Number, Table, as_latex
 from ptq_dynamics.config import load
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.plan import Plan
@@ -35,14 +34,6 @@ TABLE = Table(
 )
 def test_an_error_has_two_digits_and_its_value_as_many_places(value, error, text):
     assert str(Number(value, error)) == text
-
-
-def test_csv_has_values_and_errors_in_columns_of_their_own():
-    head, one, other = csv.reader(io.StringIO(as_csv(TABLE)))
-    assert head == ["Run", "Loss", "Loss (error)", "Error (%)", "Error (%) (error)"]
-    assert one[0] == "wsd-3e-4"
-    assert [*map(float, one[1:])] == pytest.approx([3.25, 0.015, 1.17, 0.07])
-    assert other == ["LR = 1e-2, 50 %", "3.5", "", "", ""]
 
 
 def test_latex_has_the_rules_of_booktabs_and_escapes_what_it_means_something_by():

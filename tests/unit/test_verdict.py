@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from drawing import Drawn, figure, planned
 from ptq_dynamics.figures.verdict import Errors, apart
 
 RUNS = 400
@@ -142,12 +141,3 @@ def test_what_cannot_be_told_is_not_told():
     two = of(["stable", "cooldown"], 1.0, 2.0)
     assert "[unknown]" in two and "more checkpoints" in two
     assert "more tokens" in of(held + fallen, 1.0, 1.1, 0.9, 1.0, 1.3, noise=0.5)
-
-
-def test_the_paragraph_of_a_figure_judges_its_run_and_its_average(tmp_path):
-    curves = {"run": ["constant-3e-3"], "average": ["lawa-5"]}
-    shown = figure("over_tokens", curves, ["gptq-3bit"], options={"words": True})
-    said = Drawn(tmp_path, planned(tmp_path, {"own": shown})).said("own")
-    assert "The rate has not decayed" in said
-    assert re.search(r"The average has an error of \S+ % \(\S+ points \[\S+, \S+\] from", said)
-    assert re.search(r"loss of \S+ nats/token \(\S+ \[\S+, \S+\] from the end\)\.$", said)
