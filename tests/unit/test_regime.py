@@ -1,12 +1,10 @@
 """What a scale makes of the paper's runs, and the numbers in which they are alike."""
 
-import math
 import shutil
-from dataclasses import replace
 
 import pytest
 from ptq_dynamics.config import scales
-from ptq_dynamics.plan.dimensionless import NUMBERS, Dimensionless, regimes
+from ptq_dynamics.plan.dimensionless import regimes
 from support import ROOT, edit_yaml, plan
 
 FAR = ["decay-lambda-0.1", "decay-lambda-0.05"]
@@ -105,14 +103,3 @@ def test_legends_have_the_papers_rates_and_captions_what_they_are_here(changed):
     assert here["fig19"].startswith("5e-4 is 2.5e-2, 1e-3 is 5e-2")
     assert here["fig22"] == "6e-4 is 3e-3, 3e-3 is 1.5e-2."
     assert not plan("smoke").figures.figure("fig06").settings.notes
-
-
-def test_what_is_not_alike_is_named():
-    paper = Dimensionless(3e-3, 1e9, 57, 0.0175, 0.01, 0.2, 614, 1.0, 5e-6)
-    assert Dimensionless(6e-3, 2e9, 60, 0.0175, 0.01, 0.2, 700, 0.5, 5e-6).unlike(paper) == set()
-    other = Dimensionless(3e-3, 1e9, 5.7, 0.175, 0.02, 0.2, 23, 1.5, 5e-4)
-    names = {*NUMBERS} - {"cooldown"}
-    assert other.unlike(paper) == names
-    assert replace(paper, timescale=None).unlike(paper) == {"timescale"}
-    assert other.unlike(replace(paper, epochs=math.nan)) == names
-    assert other.unlike(None) == {"epochs"} and paper.unlike(None) == set()
