@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from support import one_line, plan
 from tiny import create
 
-SCHEDULES = {"constant": {}, "linear": {}, "cosine": {}, "cosine_with_restarts": {"num_cycles": 4}}
-SCHEDULES["warmup_stable_decay"] = {"num_decay_steps": 13}
+SCHEDULES = {"linear": {}, "cosine_with_restarts": {"num_cycles": 4}}
 
 
 class Scheduled(transformers.TrainerCallback):
