@@ -150,11 +150,10 @@ def save(folder, seed, shard="1GB", dtype=torch.float32, **changes):
     [{}, {"shard": "2KB"}, {"tie_word_embeddings": True}, {"dtype": torch.bfloat16}],
     ids=["plain", "sharded", "tied", "bfloat16"],
 )
-@pytest.mark.parametrize("width", [64, 1 << 22])
-def test_blocks_are_the_parameters_that_the_library_loads(tmp_path, width, changes):
+def test_blocks_are_the_parameters_that_the_library_loads(tmp_path, changes):
     folders = [tmp_path / name for name in "ab"]
     matrix = torch.stack([save(folder, seed, **changes) for seed, folder in enumerate(folders)])
-    parts = list(column_blocks(folders, width))
-    assert all(part.shape[1] == width for part in parts[:-1])
+    parts = list(column_blocks(folders, 64))
+    assert len(parts) > 1 and all(part.shape[1] == 64 for part in parts[:-1])
     assert torch.cat(parts, dim=1).equal(matrix)
     assert parts[0].dtype == changes.get("dtype", torch.float32)

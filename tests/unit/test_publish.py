@@ -12,13 +12,6 @@ FILES = ("curve.csv", "step-1/model.safetensors")
 JOB = {"stage": "a", "name": "b", "inputs": {}, "libraries": {}}
 
 
-def leased(folder) -> Paths:
-    paths = Paths(folder)
-    folder.mkdir()
-    paths.lease.touch()
-    return paths
-
-
 def make(paths: Paths, text: str) -> record.Record:
     """Make a result in its work folder."""
     work = paths.work(IDENTITY)
@@ -54,7 +47,9 @@ def kill_at(monkeypatch, number):
 
 def test_whenever_it_is_killed_the_next_process_only_publishes_what_is_left(tmp_path, monkeypatch):
     """And what it leaves is never taken for a result that it is not."""
-    paths = leased(tmp_path / "result")
+    paths = Paths(tmp_path / "result")
+    paths.folder.mkdir()
+    paths.lease.touch()
     make(paths, "earlier")
     put(paths)
     for number in itertools.count():
