@@ -31,13 +31,14 @@ DENSE = {
     "Phi": {},
 }
 SPARSE = {"Qwen3Moe": {**EXPERTS, **HEAD, "moe_intermediate_size": 32}, "Olmoe": EXPERTS}
-SPARSE["Mixtral"] = {"num_local_experts": 4, "num_experts_per_tok": 2}
+SPARSE["Mixtral"] = SPARSE["Phimoe"] = {"num_local_experts": 4, "num_experts_per_tok": 2}
 STATES = {"num_heads": 2, "head_dim": 32, "state_size": 8, "n_groups": 1, "chunk_size": 8}
 SPARSE["Qwen2Moe"] = {**EXPERTS, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32}
 STATE_SPACE = {"Mamba2": STATES, "Mamba": {"state_size": 8}}
 # Of both blocks together.
 KEPT = dict.fromkeys(SPARSE, ("gate.weight",)) | {"Mamba2": ("conv1d.weight",)}
 KEPT["Qwen2Moe"] = ("gate.weight", "shared_expert_gate.weight")
+KEPT["Phimoe"] = ("router.weight",)
 KEPT["Mamba"] = ("A_log", "conv1d.weight", "dt_proj.weight")
 GRID = {"bits": 4, "group_size": 16}
 OTHERS = [
@@ -49,7 +50,7 @@ OTHERS = [
 REFUSED = {("awq", "Phi"): "AWQ has no mapping for", ("awq", "Olmo2"): "AWQ has no mapping for"}
 REFUSED["awq", "Qwen3Moe"] = "scales model.layers.0.mlp.gate, which is not quantized"
 REFUSED["awq", "Qwen2Moe"] = REFUSED["awq", "Qwen3Moe"]
-REFUSED["int8", "Mixtral"] = "no weights for model.layers.0.mlp.experts.down_proj"
+REFUSED["int8", "Mixtral"] = REFUSED["int8", "Phimoe"] = "no weights for model.layers.0.mlp.experts"
 
 
 def loss(model):

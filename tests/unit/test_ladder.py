@@ -51,6 +51,12 @@ def test_a_scale_is_predicted_by_the_line_through_two_smaller_ones():
     assert len(as_csv(ladder_table(found)).splitlines()) == 8
 
 
+def test_a_measured_scale_keeps_its_prediction():
+    scales = {name: claims(2.0, 0.1) for name in ("small", "middle", "large")}
+    found = [*points(Ladder.model_validate(LADDER), SIZES, scales)]
+    assert [p.kind for p in found if p.scale == "large"] == ["measured", "predicted"] * 2
+
+
 def test_the_released_ladder_is_that_of_the_released_claims(monkeypatch):
     monkeypatch.chdir(ROOT)
     scales = outcomes.released_scales()

@@ -6,10 +6,26 @@ from subprocess import PIPE, Popen
 
 import psutil
 import pytest
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import lease
 from support import artifacts, wait_until
 from toy import Toy
 
 pytestmark = pytest.mark.slow
+
+
+def test_the_lease_on_a_folder_that_was_deleted_is_lost(tmp_path):
+    folder = tmp_path / "result"
+    folder.mkdir()
+    with lease.held(folder / ".lease", print) as require:
+        require()
+        shutil.rmtree(folder)
+        folder.mkdir()
+        with lease.held(folder / ".lease", print) as of_another:
+            with pytest.raises(Problem, match="was deleted"):
+                require()
+            of_another()
+    assert not [*folder.iterdir()]
 
 
 # Jobs
@@ -22,6 +38,14 @@ def toy(tmp_path):
     made.settle(pause=0.1, count=20)
     assert made.run("numbers").returncode == 0
     return made
+
+
+def test_two_processes_of_one_job_make_it_once(toy):
+    started = [toy.start("walk") for _ in range(3)]
+    said = [process.communicate()[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], said
+    assert "".join(said).count(": done in ") == 1
+    assert "".join(said).count("waits for the process") == 2
 
 
 def test_who_waits_for_one_that_is_killed_goes_on_from_its_state(toy):

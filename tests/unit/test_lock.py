@@ -7,6 +7,7 @@ from hub import COMMIT
 from huggingface_hub import constants, hf_hub_download
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import lock
+from support import one_line, python
 
 LATER = "f" * 40
 NAME, OTHER = "people/family", "people/pickles"
@@ -116,3 +117,28 @@ def test_revisions_fit_a_pattern_and_the_cache_serves_without_a_network(hub, mon
     found = lock.pinned(lock.Wanted(NAME, "step-1"))
     assert found.commit == COMMIT and [each.name for each in found.files] == TAKEN
     assert {each.size for each in found.files} == {each.size for each in entry.files}
+
+
+def test_a_bad_proxy_is_one_line(hub, tmp_path):
+    code = "from pathlib import Path; from ptq_dynamics.hub import lock; "
+    code += f"print(*lock.lock([lock.Wanted({NAME!r}, 'main')], Path('l.json'))[1], sep='%')"
+    variables = {"ALL_PROXY": "http://[::1", "NO_PROXY": "", "HF_ENDPOINT": "http://hub.invalid"}
+    done = python(["-c", code], tmp_path, {**variables, "HF_HUB_OFFLINE": "0"})
+    line = f"{NAME}@main: the list of files cannot be downloaded ("
+    assert done.stdout.startswith(line), done.stderr
+    assert done.stdout.count("\n") == 1 and "%" not in done.stdout
+
+
+SOUND = {"name": "config.json", "size": 1, "digest": "git-sha1:" + LATER}
+ODD = [
+    {"commit": COMMIT, "files": [{**SOUND, "name": "../../evil.py"}]},
+    {"commit": "main", "files": [SOUND]},
+]
+
+
+@pytest.mark.parametrize("content", ["text", *({NAME: {"main": odd}} for odd in ODD)])
+def test_what_is_no_lock_file_is_one_line(tmp_path, content):
+    path = tmp_path / "lock.json"
+    path.write_text(content if content == "text" else json.dumps(content))
+    with one_line(str(path), "run ptq-dynamics lock"):
+        lock.read_lock(path)

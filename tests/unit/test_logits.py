@@ -1,4 +1,4 @@
-"""Logits are those of all weights in a checkpoint, under the attention that its config.json asks."""
+"""Logits are those of all weights in a checkpoint, with attention as its config.json asks."""
 
 import pytest
 import torch

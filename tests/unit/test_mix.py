@@ -36,6 +36,12 @@ def held_out():
     return [text for name in HELD_OUT for text in dealt[name]]
 
 
+def collect(text, names, shortest):
+    """The documents of one kind of text of some packages."""
+    shape = {"of": "main", "packages": names, "shortest_document": shortest, "train": 1}
+    return MixCorpus(source="mix", text=text, **shape).texts()
+
+
 def text_of(corpus):
     """The text that a corpus has for training, read from its tokens."""
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
@@ -53,7 +59,7 @@ def test_a_mix_is_its_corpus_but_for_the_text_to_train_on(corpus, built, held_ou
     own, theirs = artifacts(mix.folder), artifacts(corpus.folder)
     assert differing(own, theirs) == ["manifest.json", "train.bin"]
     assert {"validation.bin", splits.ENDS, "tokenizer/tokenizer.json"} <= own.keys()
-    documents = MixCorpus(**about).texts()
+    documents = collect(about["text"], about["packages"], about["shortest_document"])
     text = text_of(mix)
     assert text.split(splits.DOCUMENT_END) == [*documents, ""]
     assert facts["documents"] == len(documents) > 1
@@ -64,3 +70,46 @@ def test_a_mix_is_its_corpus_but_for_the_text_to_train_on(corpus, built, held_ou
     assert facts["dtype"] == corpus.facts["dtype"] and facts["digest"] != corpus.facts["digest"]
     text = on_one_line(text)
     assert not [each for each in held_out if on_one_line(each) in text]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('"""é."""; ä = "é"  # ö\n', '; ä = "é"  # ö\n'),
+        (
+            'def f():\n    "ß"  # why\n    def g():\n        "g"',
+            "def f():\n      # why\n    def g():\n",
+        ),
+        ('x = 1\n\x0c\n"""After\ta form feed."""\n# End.', "x = 1\n\x0c\n# End."),
+    ],
+)
+def test_strings_that_stand_alone_are_taken_out(tmp_path, source, expected):
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    assert packages.taken_out(file) == expected
+
+
+def test_source_files_are_code_or_tests(install):
+    code = ["core.py", "testing/helper.py", "latest.py", "contest.py", "attest/tests.py"]
+    tests = ["test/a.py", "sub/tests/deep/b.py", "test_c.py", "c_test.py", "conftest.py"]
+    files = {f"brief/{name}": f"name = {name!r}\n" for name in [*code, *tests]}
+    install({**files, "brief/tests/data.txt": "No source.\n"})
+    for text, names in (("code", code), ("tests", tests)):
+        assert {*collect(text, ["brief"], 1)} == {f"name = {name!r}" for name in names}
+
+
+def test_descriptions_are_what_stands_below_the_headers_and_licences(install):
+    info = "brief-1.0.dist-info"
+    headers = "Metadata-Version: 2.1\nName: brief\nVersion: 1.0\nLicense-File: COPYING\n"
+    files = {
+        f"{info}/METADATA": f"{headers}\n# Brief\n\nIt is brief.\n",
+        f"{info}/COPYING": "Copy it.\n",
+        f"{info}/licenses/third/LICENSE": "Take it.\n",
+        f"{info}/licenses/same/LICENSE": "Take it.\n\n",
+        f"{info}/entry_points.txt": "[console_scripts]\n",
+        "brief/vendored-1.0.dist-info/METADATA": "Name: vendored\n\nOf another.\n",
+    }
+    install(files)
+    expected = {"# Brief\n\nIt is brief.", "Copy it.", "Take it."}
+    assert {*collect("descriptions", ["brief"], 1)} == expected
+    assert collect("descriptions", ["brief"], 9) == ["# Brief\n\nIt is brief."]

@@ -5,7 +5,10 @@ from functools import cache
 from itertools import chain
 
 import pytest
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config import scales
 from ptq_dynamics.engine.execute import settings_of
+from ptq_dynamics.plan import RULES
 from ptq_dynamics.train.schedules.wsd import Wsd
 from ptq_dynamics.trajectories.averages.windows import Tails
 from ptq_dynamics.trajectories.trajectory import step_id
@@ -84,8 +87,9 @@ def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
 # Jobs
 
 
-def test_jobs_are_distinct_hold_no_absolute_path_and_read_their_specification():
-    made = at("paper")
+@pytest.mark.parametrize("scale", ["smoke", "paper"])
+def test_jobs_are_distinct_hold_no_absolute_path_and_read_their_specification(scale):
+    made = at(scale)
     rules = ("judge", "tabulate", "typeset", "report", "comparison")
     found = list(made.site.needed([*made.targets(), *map(made.job, rules)]))
     assert len({(job.folder, job.stem) for job in found}) == len(found) > 500
@@ -99,6 +103,38 @@ def test_jobs_are_distinct_hold_no_absolute_path_and_read_their_specification():
     for job in found[::20]:
         told = str(job.spec["settings"])
         assert str(ROOT) not in told and not re.search(r"'/(home|root|tmp|usr|work)", told)
+
+
+def test_a_job_is_found_by_the_wildcards_of_its_output():
+    found = plan("smoke")
+    job = found.job("train", run="wsd-3e-3", seed="100")
+    assert job.settings.seed == 100 and job.name == "wsd-3e-3 seed 100"
+    assert found.job("comparison").manifest == "results/smoke/backends/manifest.json"
+    with pytest.raises(Problem, match=r"no figure, claim or table .* needs .+seed-7/manifest.json"):
+        found.job("train", run="wsd-3e-3", seed="7")
+
+
+# Which quantizer a scale takes where a figure names one
+
+
+def taking(folder, **quantizers):
+    """A plan of figures of GPTQ at a scale that takes these quantizers instead of others."""
+    curves = {"one": ["branch"]}
+    shown = figure("over_tokens", curves, ["loss", "weight_mse"], quantizers=["gptq4", "gptq3"])
+    config = tiny_config(folder, {"quantizers": quantizers}, figures={"shown": shown})
+    return plan("smoke", config, figures=["shown"])
+
+
+def test_a_scale_takes_its_own_quantizer_where_a_figure_names_one(tmp_path):
+    plain, other = taking(tmp_path / "plain"), taking(tmp_path / "other", gptq4="rtn3")
+    for found, used in ((plain, "gptq4"), (other, "rtn3")):
+        for each in (found.figures.figure("shown"), found.measurements.collect()):
+            assert {s.quantizer for s in each.settings.series} == {"fp", used, "gptq3"}
+    one, two = plain.site.made, other.site.made
+    both = {path for path in one.keys() & two.keys() if one[path].stage == "train.train"}
+    assert both and all(one[path] == two[path] for path in both)
+    assert all("gptq4" in path for path in one.keys() - two.keys())
+    assert all("rtn3" in path for path in two.keys() - one.keys())
 
 
 BRANCH = {"trajectory": "branch", "seed": "100", "shard": "all"}
@@ -131,6 +167,15 @@ def test_what_is_made_of_a_run_is_made_at_its_seed(tmp_path):
 
 
 # What jobs ask of a cluster
+
+
+@pytest.mark.parametrize("scale", scales(ROOT / "config"))
+def test_every_row_of_the_table_is_of_a_rule(scale):
+    found = at(scale)
+    assert {*found.site.config.scale.resources.rules} <= {*RULES}
+    for rule in RULES:
+        asked = found.requests(rule)
+        assert asked["mem_mb"] >= 1000 and asked["runtime"] >= 1, rule
 
 
 def test_limits_grow_with_the_attempt_and_models_with_their_weights():

@@ -60,6 +60,26 @@ def test_gptq_gives_the_codes_of_the_reference(
         assert max(usual.values()) > 10 * TIES, "the setting changes nothing that is seen here"
 
 
+@pytest.mark.parametrize("kind", ["calibration", "ragged"])
+def test_gptq_reads_whole_sequences_in_the_order_of_llm_compressor(folder, kind, request):
+    """The last digits of a Hessian, and some codes, depend on it. The sort is not stable. Sequences
+    of several lengths go one by one, without filling."""
+    given = request.getfixturevalue(kind)
+    lengths = (given.tokens >= 0).sum(1)
+    order = lengths.argsort(descending=True).tolist()
+    assert order != [*range(len(order))], "too few sequences to see an order"
+    read = list[torch.Tensor]()
+
+    def note(module, inputs):
+        if isinstance(module, torch.nn.Embedding) and not inputs[0].is_meta:
+            read.extend(inputs[0])
+
+    with torch.nn.modules.module.register_module_forward_pre_hook(note):
+        Gptq(**GPTQ | {"bits": 4, "group_size": 16}).quantize(folder, given)
+    for row, place in zip(read[: len(order)], order, strict=True):
+        assert torch.equal(row, given.tokens[place, : lengths[place]])
+
+
 @pytest.mark.parametrize("draw", [1, 2, 3])
 def test_draws_are_the_sets_that_follow_each_other(corpus, draw):
     settings = CalibrationSettings(context=16, sequences=8, documents=False, batch=4, draw=draw)

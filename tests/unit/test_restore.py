@@ -7,7 +7,7 @@ import pytest
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.machine import Device
 from support import differing
-from toy import NAMES
+from toy import NAMES, Toy
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +48,33 @@ def test_what_cannot_be_made_again_is_a_line_of_each_job_and_costs_nothing(toy):
     assert why.startswith("error: toy.walk two: toy.walk changed since the job was planned")
     assert "the dropped files of results/walk could not be made again (see above)" in line
     assert not differing(before, toy.results())
+
+
+KILLED = """
+import os, sys
+from ptq_dynamics.engine import run
+replace = os.replace
+def once(old, new):
+    replace(old, new)
+    os._exit(9) if "/out/1" in str(old) else None
+os.replace = once
+sys.exit(run.main(["results/walk/record.json", "--restore"]))
+"""
+
+
+def test_a_kill_while_files_are_put_back_loses_none_of_them(tmp_path):
+    toy = Toy.at(tmp_path)
+    toy.edit("walk", "def run", 'def agree(first, second):\n    return "yes"\ndef run')
+    saving = "(context.out / str(len(done))).write_text(str(number))"
+    toy.edit("walk", "time.sleep(context.settings.pause)", saving)
+    toy.build()
+    complete, path = toy.results(), toy.folder / "results/walk/record.json"
+    path.write_text(replace(record.read(path), device=Device("cuda")).text())
+    drop(toy, "walk", "1", "2", "3")
+    assert toy.python("-c", KILLED).returncode == 9
+    done = toy.run("walk", "--restore")
+    assert done.returncode == 0, done.stderr
+    assert {*differing(complete, toy.results())} <= {"walk/record.json"}
 
 
 @pytest.mark.parametrize(("device", "outcome"), [("cpu", 1), ("cuda", 1), ("cuda", 0)])

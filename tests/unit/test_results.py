@@ -10,16 +10,16 @@ from types import SimpleNamespace
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.record import Acceptance
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.provenance.archive import CHANGES, RELEASE
 from ptq_dynamics.provenance.comparison import compare, parting
-from ptq_dynamics.provenance.released import pack, unpacked
+from ptq_dynamics.provenance.released import pack, seeds_in, unpacked
 from ptq_dynamics.provenance.state import find
 from recorded import LOSSES, RUN, build, write
-from support import ROOT
+from support import ROOT, plan
 
 # Comparison
 
@@ -79,7 +79,35 @@ def test_builds_part_at_the_first_job_that_differs(tmp_path):
     assert "has no records of jobs" in parting(table(tmp_path / "a"), one)
 
 
+def test_builds_part_where_the_arithmetic_of_their_machines_does(tmp_path):
+    folders = []
+    for rate, capability in ((0.003, "AVX512"), (0.005, "AVX2"), (0.004, None)):
+        folders.append(tmp_path / str(rate) / "results/smoke")
+        (tmp_path / str(rate)).mkdir()
+        with chdir(tmp_path / str(rate)):
+            build(rate)
+        path = folders[-1] / "train/a/seed-1/record.json"
+        made, variables = record.read(path), capability and {"MKL_CBWR": capability}
+        machine = replace(made.machine, capability=capability, variables=variables)
+        same = {**made.job, "settings": {}}
+        path.write_text(replace(made, job=same, machine=machine).text())
+    one, other, old = folders
+    words = "capability AVX2 → AVX512; variables.MKL_CBWR AVX2 → AVX512"
+    assert parting(one, other).endswith(words)
+    assert parting(one, old).endswith("the machine or nondeterminism differs")
+
+
 # Releases
+
+
+def test_the_seeds_of_a_release_are_those_that_it_holds(tmp_path):
+    config = plan("laptop", ROOT / "config").site.config
+    assert seeds_in(tmp_path, config) == ""
+    for seed in config.scale.release_seeds:
+        folder = tmp_path / f"results/laptop/train/a/seed-{seed}"
+        folder.mkdir(parents=True)
+        (folder / "record.json").touch()
+    assert seeds_in(tmp_path, config) == "202 203"
 
 
 def content(place):

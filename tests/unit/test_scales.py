@@ -1,16 +1,26 @@
-"""Scales promise no text that nobody counted; builds are of the jobs that were planned."""
+"""Scales promise no text that nobody counted, and no build that nobody made; jobs depend on their
+values."""
 
+import re
 import shutil
+import subprocess
+from functools import reduce
+from itertools import combinations
+from typing import Literal, get_args, get_origin
 
 import counts as counting
 import pytest
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.config import counts, load, scales
+from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.plan import handlers
-from support import ROOT, edit_yaml, one_line, plan
+from support import MAKE, ROOT, edit_yaml, figure, one_line, plan, tiny_config
 
 CONFIG = ROOT / "config"
 SCALES = scales(CONFIG)
 LOCKED = counts.read_counts(CONFIG / counts.FILE)
+# A release is of a build, and tests build scale smoke.
+BUILT = {"smoke", *(path.parent.name for path in ROOT.glob("results/reference/*/claims.json"))}
 
 
 def scale_of(name, folder=CONFIG):
@@ -55,6 +65,18 @@ def test_a_scale_whose_text_is_too_short_plans_nothing(tmp_path):
 # Builds
 
 
+def test_a_scale_that_was_never_built_says_so_wherever_it_is_offered(capsys):
+    listed = subprocess.run([*MAKE, "help"], cwd=ROOT, capture_output=True, text=True).stdout
+    offered, _, others = re.search("SCALE=.*", listed)[0].partition("; never built: ")
+    for scale in SCALES:
+        never = scale not in BUILT
+        handlers.begin(plan(scale), local=False)
+        assert (f"{scale} scale: never built" in capsys.readouterr().err) == never
+        row = re.search(rf"^\| {scale} \|.*", (ROOT / "README.md").read_text(), re.M)[0]
+        assert ("not built yet" in row) == never
+        assert scale in (others.split() if never else re.findall(r"\w+", offered))
+
+
 def test_a_build_tells_if_its_jobs_were_planned_otherwise_meanwhile(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, other = (plan("smoke", CONFIG, seed, ["fig04"]) for seed in (1, 2))
@@ -75,3 +97,35 @@ def test_no_result_depends_on_resources_or_the_note(tmp_path):
         made.job("judge")
     one, two = before.site.made, after.site.made
     assert one.keys() == two.keys() and all(one[path] == two[path] for path in one)
+
+
+# Values that jobs depend on
+
+# What a build does with it shows after the jobs: tests/workflow/test_keep.py.
+AFTERWARDS = {"warm", "keep.train", "keep.fetch", "keep.average"}
+
+
+def choices(kind, place=""):
+    """The keys of a scale that accept a few values, with these."""
+    for name, each in kind.model_fields.items():
+        kind, values = each.annotation, get_args(each.annotation)
+        if isinstance(kind, type) and issubclass(kind, Strict):
+            yield from choices(kind, f"{place}{name}.")
+        elif kind is bool or get_origin(kind) is Literal:
+            yield f"{place}{name}", values or (False, True)
+
+
+CHOICES = [each for each in choices(Scale) if each[0] not in AFTERWARDS]
+
+
+@pytest.mark.parametrize(("key", "values"), CHOICES)
+def test_each_value_that_a_scale_accepts_makes_other_jobs(tmp_path, key, values):
+    plans, (*above, last) = [], key.split(".")
+    shown = figure("over_tokens", {"A": ["trunk"]}, ["sharpness", "quantization_error"])
+    for value in values:
+        scale = reduce(lambda inner, name: {name: inner}, reversed(above), {last: value})
+        figures = {"shown": {**shown, "quantizers": ["gptq4"]}}
+        config = tiny_config(tmp_path / str(value), scale, figures=figures)
+        made = plan("smoke", config, figures=["shown"])
+        plans.append({job.manifest: job for job in made.site.needed(made.targets())})
+    assert not [values for one, other in combinations(plans, 2) if one == other]

@@ -102,6 +102,16 @@ def test_cross_entropy_and_its_gradient_are_those_of_torch_in_float64():
         torch.testing.assert_close(ours, theirs.float(), rtol=1e-5, atol=1e-6)
 
 
+def test_the_model_has_the_papers_architecture(settings):
+    model, shape = settings.model.create(settings.vocabulary, seed=3), settings.model
+    made = model.config
+    assert made.use_parallel_residual and not made.tie_word_embeddings
+    assert made.rope_parameters["partial_rotary_factor"] == 0.25
+    assert model.num_parameters() == shape.parameters(settings.vocabulary)
+    again, other = (shape.create(settings.vocabulary, seed).state_dict() for seed in (3, 4))
+    assert equal(model.state_dict(), again) and not equal(again, other)
+
+
 def reference_loss(model, batch):
     logits = model(batch[:, :-1], use_cache=False).logits
     return cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
