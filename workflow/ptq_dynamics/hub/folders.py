@@ -21,7 +21,8 @@ STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transforme
 FINAL = re.compile(r"(^|[-_])(final|last|latest)$")
 # Names of saves that were interrupted, such as tmp-checkpoint-500 of transformers.
 TEMPORARY = re.compile(r"\.|_*tmp(?![a-z])")
-CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx")  # its names in transformers
+# Names of the context length in transformers; the last is that of MPT and DBRX.
+CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
 UNLIMITED = 1 << 20  # context length in tokens of a model without a limit
 TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})  # linear layers are saved [in, out]
 
