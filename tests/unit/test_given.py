@@ -10,7 +10,7 @@ from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
 from reference import compare
 from support import GPTQ
-from tiny import TEXT, save
+from tiny import TEXT, create, save
 
 HEAD = {"head_dim": 8}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
@@ -108,3 +108,13 @@ def test_int8_saves_a_model_whose_settings_for_sampling_contradict_each_other(tm
     folder = save(tmp_path / "model")
     (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.5}')
     assert packed_loss(OTHERS[1], folder, tmp_path / "packed") > 0
+
+
+@pytest.mark.parametrize(("name", "kind"), [("GPT2", Gptq(**GPTQ | GRID)), ("Llama", OTHERS[1])])
+def test_a_model_that_was_saved_without_its_head_is_quantized_alike(name, kind, tmp_path):
+    """As GPT-2 and BLOOM are on the hub, where names of tensors lack their first part."""
+    model = create(name, tie_word_embeddings=True)
+    model.save_pretrained(tmp_path / "with")
+    model.base_model.save_pretrained(tmp_path / "without")
+    one, other = (packed_loss(kind, tmp_path / n, tmp_path / f"{n}-4") for n in ("with", "without"))
+    assert one == other

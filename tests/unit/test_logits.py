@@ -58,3 +58,9 @@ def test_further_layers_are_not_dropped(tmp_path):
     edit(save(tmp_path) / "config.json", num_hidden_layers=1)
     with one_line("the model of its config.json has no model.layers.1."):
         models.load(tmp_path)
+
+
+def test_a_tensor_of_another_shape_is_named_with_both(tmp_path):
+    edit(save(tmp_path) / "config.json", vocab_size=90)
+    with one_line("lm_head.weight has the shape [96, 32], and its config.json asks for [90, 32]"):
+        models.load(tmp_path)

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 
-import matplotlib as mpl
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -18,7 +17,7 @@ from ptq_dynamics.claims.controlled import CONTROLLED
 from ptq_dynamics.claims.definitions import FOREST, Judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.figures.labels import PICTURES
-from ptq_dynamics.figures.style import SETTINGS
+from ptq_dynamics.figures.style import set_style
 
 GROUPS = {"The paper's own runs": CONTROLLED, "Public models": PUBLIC, "Beyond the paper": BEYOND}
 # Limits and ticks of the axis; intervals may be longer. Logarithms below `NEAR` have more room.
@@ -36,8 +35,7 @@ Known = Mapping[str, Mapping[str, Judged]]  # claims by scale and name
 def forest(scales: Mapping[str, Sequence[Judged]]) -> Figure:
     """Draw the claims of each scale, as `claims.json` has them, by the scale's name. A line below
     names the claims that no scale tested."""
-    mpl.rcdefaults()
-    sns.set_theme(style="ticks", rc=SETTINGS)
+    set_style()
     known = {scale: {claim["name"]: claim for claim in claims} for scale, claims in scales.items()}
     rows, notes = [*_rows(known)], _notes(known)
     height = ROW * (len(rows) + 6 + notes.count("\n"))

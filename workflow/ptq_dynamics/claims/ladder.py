@@ -6,14 +6,12 @@ from math import exp, hypot, log
 from textwrap import fill
 from typing import NamedTuple
 
-import matplotlib as mpl
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from ptq_dynamics.claims.definitions import Judged, Ladder
 from ptq_dynamics.claims.formats import Cell, Number, Table
 from ptq_dynamics.figures.labels import rounded
-from ptq_dynamics.figures.style import GUIDE, SETTINGS, TEXT
+from ptq_dynamics.figures.style import GUIDE, TEXT, set_style
 
 LADDER = "ladder"  # name of the plot and the table, without suffix
 MARKS = {  # markers, colours and words
@@ -93,20 +91,18 @@ def plot(numbers: Sequence[ScalePoint], ladder: Ladder) -> Figure:
     shown = {point.label for point in numbers}
     rungs = [rung for rung in ladder.numbers if rung.label in shown]
     sizes = {point.parameters: point.scale for point in numbers}
-    mpl.rcdefaults()
-    sns.set_theme(style="ticks", rc=SETTINGS)
+    set_style()
     rows = -(-len(rungs) // COLUMNS)
     figure = Figure(figsize=(TEXT, ROW * rows + 0.8), layout="constrained")
     panels = figure.subplots(rows, COLUMNS, squeeze=False, sharex=True).flat
     for rung, axes in zip(rungs, panels, strict=False):
         of_rung = [point for point in numbers if point.label == rung.label]
-        own = {kind: [point for point in of_rung if point.kind == kind] for kind in MARKS}
-        for point in own["predicted"]:
-            smaller = ladder.predictions[point.scale]
-            line = [*(p for p in own["measured"] if p.scale in smaller), point]
-            (drawn,) = axes.plot([p.parameters for p in line], [p.value for p in line])
-            drawn.set(**GUIDE)
         for point in of_rung:
+            if point.kind == "predicted":
+                smaller = ladder.predictions[point.scale]
+                line = [p for p in of_rung if p.kind == "measured" and p.scale in smaller] + [point]
+                (drawn,) = axes.plot([p.parameters for p in line], [p.value for p in line])
+                drawn.set(**GUIDE)
             marker, color, words = MARKS[point.kind]
             (drawn,) = axes.plot(point.parameters, point.value, marker, color=color, label=words)
             face = color if point.kind == "measured" else "white"

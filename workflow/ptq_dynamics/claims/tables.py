@@ -41,35 +41,34 @@ def run(context: Context[TablesSettings]) -> Mapping[str, object]:
 
 def of_runs(filled: Filled, curves: Bootstrap) -> Table:
     """Return a table with loss and errors of each trajectory at some places."""
-    branches = [row.name for row in filled.rows if curves.trunks.get(row.name)]
+    shown = [row.name for row in filled.rows]
+    branches = [name for name in shown if curves.trunks.get(name)]
     places = [BEFORE] * bool(branches) + [END]
-    places += [LEVEL] * bool(filled.table.equal_loss and filled.rows)
-    called, names_ = call(filled.columns), [row.name for row in filled.rows]
+    places += [LEVEL] * bool(filled.table.equal_loss and shown)
+    called = call(filled.columns)
     columns, full = dict[str, tuple[str, str, str, int]](), names.FULL_PRECISION
     for place in places:
         if place != LEVEL:
             columns[f"Loss, {place}"] = place, full, names.LOSS, 1
-        for shown in filled.columns:
-            error = place, shown.name, names.QUANTIZATION_ERROR, 100
-            columns[f"{called[shown.name]} error (%), {place}"] = error
+        for name, label in called.items():
+            columns[f"{label} error (%), {place}"] = place, name, names.QUANTIZATION_ERROR, 100
     if filled.table.carried:
         columns["Carried by the blocks (nats), end"] = END, full, names.CARRIED, 1
     rows = list[list[Cell]]()
     for row in filled.rows:
         samples = Samples(curves, row.seeds)
         tokens = curves.of(row.name, names.LOSS, full, row.seeds[0]).tokens[-1]
-        rows.append([row.curve, row.name, int(tokens) if np.isfinite(tokens) else None])
+        cells: list[Cell] = [row.curve, row.name, int(tokens) if np.isfinite(tokens) else None]
         for place, quantizer, metric, factor in columns.values():
-            if quantizer not in (full, *row.draws) or (
-                place == BEFORE and row.name not in branches
-            ):
-                rows[-1].append(None)
-                continue
-            if place == LEVEL:
-                sample = samples.at_loss(row.name, names_, quantizer)
+            is_apart = place == BEFORE and row.name not in branches
+            if is_apart or quantizer not in (full, *row.draws):
+                cells.append(None)
+            elif place == LEVEL:
+                cells.append(_number(factor * samples.at_loss(row.name, shown, quantizer)))
             else:
                 sample = samples.at(row.name, quantizer, metric, share=float(place == END))
-            rows[-1].append(_number(factor * sample))
+                cells.append(_number(factor * sample))
+        rows.append(cells)
     return Table(filled.table.title, ["Curve", "Trajectory", "Tokens", *columns], rows)
 
 
@@ -108,9 +107,13 @@ def of_claims(title: str, judged: Sequence[Judged]) -> Table:
         about["Outcome"] = claim["outcome"] + (f" ({why})" if why else "")
         empty: MeasuredRow = {"says": "", "unit": "", "published": None}
         for place, row in enumerate(claim["rows"] or [empty]):
-            numbers = {"Published": row["published"], "Measured": row.get("value")}
-            numbers |= {"From": row.get("low"), "To": row.get("high")}
-            numbers |= {"Smallest effect seen": row.get("smallest")}
+            numbers = {
+                "Published": row["published"],
+                "Measured": row.get("value"),
+                "From": row.get("low"),
+                "To": row.get("high"),
+                "Smallest effect seen": row.get("smallest"),
+            }
             if outcome := row.get("outcome"):
                 about = {**about, "Outcome": f"deployed: {outcome}"}
             rows.append({**about, "Number": row["says"], "Unit": row["unit"] or "ratio"})

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,22 +25,19 @@ def write(pictures: Sequence[Path], sheet: Path) -> None:
     from PIL.PngImagePlugin import PngInfo
 
     small = [_small(path) for path in pictures]
-    rows = [range(start, len(small))[:ACROSS] for start in range(0, len(small), ACROSS)]
-    heights = [max(small[number].height for number in row) + 2 * ROOM for row in rows]
-    drawn, top = Image.new("RGB", (ACROSS * (SIZE[0] + ROOM), sum(heights)), "white"), 0
-    for row, height in zip(rows, heights, strict=True):
-        for place, number in enumerate(row):
-            left = place * (SIZE[0] + ROOM)
-            ImageDraw.Draw(drawn).text((left, top), pictures[number].stem, "black", font_size=FONT)
-            drawn.paste(small[number], (left, top + ROOM))
-        top += height
-    about = PngInfo()
+    rows = [small[start : start + ACROSS] for start in range(0, len(small), ACROSS)]
+    heights = [max(picture.height for picture in row) + 2 * ROOM for row in rows]
+    drawn = Image.new("RGB", (ACROSS * (SIZE[0] + ROOM), sum(heights)), "white")
+    for number, path in enumerate(pictures):
+        row, place = divmod(number, ACROSS)
+        left, top = place * (SIZE[0] + ROOM), sum(heights[:row])
+        ImageDraw.Draw(drawn).text((left, top), path.stem, "black", font_size=FONT)
+        drawn.paste(small[number], (left, top + ROOM))
+    about, temporary = PngInfo(), sheet.with_name(f".{sheet.name}")
     about.add_text("Source", _identity(pictures))
-    content, temporary = BytesIO(), sheet.with_name(f".{sheet.name}")
     # 256 colours have a quarter of the bytes.
     few = drawn.quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    few.save(content, "PNG", pnginfo=about, optimize=True)
-    temporary.write_bytes(content.getvalue())
+    few.save(temporary, "PNG", pnginfo=about, optimize=True)
     with suppress(FileNotFoundError):  # another build has moved it to its place
         temporary.replace(sheet)
 

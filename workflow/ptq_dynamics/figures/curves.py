@@ -17,7 +17,7 @@ from ptq_dynamics.figures.labels import (
     Selection,
     ShownRun,
     call,
-    in_group,
+    in_groups,
 )
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import contributions, errors_of_comparison, join
@@ -26,6 +26,7 @@ from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, Trajectory
 
 # Columns that describe the origin of a point.
 ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
+OF_RUNS = "of_runs"  # whether an error is the standard deviation of several runs
 NEIGHBOURS = 21  # points of a training curve in whose median spikes vanish
 POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT_ID]  # key of one metric, quantizer and task
 
@@ -45,6 +46,7 @@ class Curves:
             self.table = self.table.assign(**{self.x: 0})
         self.curves = dict(settings.curves)
         self.labels = list(self.curves)
+        self.groups = in_groups(self.labels)
         own = {c.name: Panel(c.title, "", c.label) for c in settings.columns}
         rounded = {column.name for column in settings.columns if column.quantized}
         self.quantized = QUANTIZED | {name: own[name] for name in rounded}
@@ -65,15 +67,6 @@ class Curves:
         held = self.table[(self.table.phase == "stable") & self.table.trajectory.isin(goes_on)]
         ends = held.groupby(names.TRAJECTORY).step.max()
         self.starts |= {str(name): int(step) for name, step in ends.items()}
-
-    @property
-    def groups(self) -> dict[str, dict[str, str]]:
-        """The names of curves by label in every group, from labels "GROUP: NAME"."""
-        groups: dict[str, dict[str, str]] = {}
-        for label in self.labels:
-            group, name = in_group(label)
-            groups.setdefault(group, {})[label] = name
-        return groups
 
     def wanted(self, *, quantized_losses: bool = False) -> Iterator[tuple[str, str | None]]:
         """Yield every metric with every quantizer, or with None for full precision."""
@@ -138,11 +131,15 @@ class Curves:
             table = table[table.task == names.MEAN]
         return self.along(table, self.x)
 
+    def beside_loss(self, metric: str, quantizer: str) -> pd.DataFrame:
+        """Return a metric averaged over seeds beside the loss in full precision."""
+        key = [names.TRAJECTORY, names.CHECKPOINT_ID]
+        before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename(names.LOSS)
+        return self.select(metric, quantizer).join(before, on=key)
+
     def against_loss(self, metric: str, quantizer: str) -> pd.DataFrame:
         """Return a metric of quantized weights against the loss in full precision."""
-        key = [names.TRAJECTORY, names.CHECKPOINT_ID]
-        before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
-        return self.along(self.select(metric, quantizer).join(before, on=key), "before")
+        return self.along(self.beside_loss(metric, quantizer), names.LOSS)
 
     def with_loss(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """Return a metric of every curve, seed and checkpoint beside the full-precision loss."""
@@ -154,21 +151,18 @@ class Curves:
         """Return the checkpoints of a run."""
         return self.places.get(run.name) or Trajectory(self.inputs[run.label]).checkpoints
 
-    def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
-        """Assign rows up to the start of a branch to its trunk.
-        The column `origin` has the trajectory that was measured."""
-        table = table.assign(origin=table.get("origin", table.trajectory))
-        start = table.trajectory.map(self.starts).astype(float)
-        early = table[table.step.astype(float) <= start]
-        early = early.assign(trajectory=early.trajectory.map(self.trunks))
-        table = pd.concat([table[~(table.step.astype(float) < start)], early])
-        return table.drop_duplicates([names.TRAJECTORY, *point])
-
     def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:
         """Return points against column `x`, curve by curve in the order of steps. A run ends where
         a branch in its curve begins."""
         table = table[table[x].notna()]
-        table = self._rooted(table, *{names.CHECKPOINT_ID, names.STEP} & {*table})
+        # Rows up to the start of a branch belong to its trunk, too; `origin` is what was measured.
+        step, start = table.step.astype(float), table.trajectory.map(self.starts).astype(float)
+        table = table.assign(origin=table.trajectory)
+        early = table[step <= start]
+        early = early.assign(trajectory=early.trajectory.map(self.trunks))
+        table = pd.concat([table[~(step < start)], early])
+        point = [name for name in (names.CHECKPOINT_ID, names.STEP) if name in table]
+        table = table.drop_duplicates([names.TRAJECTORY, *point])
         # Sorting by several columns is stable; rows without a step come last.
         table = table.sort_values([names.STEP, names.TOKENS])
         parts = []
@@ -213,7 +207,9 @@ def over_runs(points: pd.DataFrame, *key: str, spread: bool = False) -> pd.DataF
         name: runs[name].transform("mean") for name in ("x", "y", names.LOSS) if name in points
     }
     error = runs.error.transform("mean")
-    error = runs.y.transform("std").fillna(error) if spread else error
+    if spread:
+        means[OF_RUNS] = runs.y.transform("count") > 1
+        error = runs.y.transform("std").fillna(error)
     for name in ("trajectory", "checkpoint_id", "seeds"):
         means[name] = runs[name].transform(lambda texts: " ".join(dict.fromkeys(map(str, texts))))
     points = points.assign(**means, low=means["y"] - error, high=means["y"] + error)

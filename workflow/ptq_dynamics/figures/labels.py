@@ -38,6 +38,15 @@ def in_group(label: str) -> tuple[str, str]:
     return group, name
 
 
+def in_groups(labels: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the names of curves by label in every group."""
+    groups: dict[str, dict[str, str]] = {}
+    for label in labels:
+        group, name = in_group(label)
+        groups.setdefault(group, {})[label] = name
+    return groups
+
+
 def names_in_groups(labels: Iterable[str]) -> list[str]:
     """Return the distinct names of curves within their groups."""
     return list(dict.fromkeys(in_group(label)[1] for label in labels))

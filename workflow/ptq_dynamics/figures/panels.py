@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from string import ascii_lowercase
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.typing import HashableList
 
 from ptq_dynamics.figures.axes import draw_panel, is_leftmost, name_ends
-from ptq_dynamics.figures.curves import ABOUT, Curves
+from ptq_dynamics.figures.curves import ABOUT, OF_RUNS, Curves
 from ptq_dynamics.figures.labels import (
     FINDING,
     QUANTITIES,
@@ -28,7 +27,7 @@ from ptq_dynamics.figures.labels import (
 )
 from ptq_dynamics.figures.places import STRIP
 from ptq_dynamics.figures.rates import draw_strips, strips
-from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Styles, lines, sorted_labels
+from ptq_dynamics.figures.style import HALF, SMALLEST, TEXT, Styles, lines, set_style, sorted_labels
 from ptq_dynamics.measure.names import BACKENDS
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -58,13 +57,15 @@ Draw = Callable[[Axes, Panel, pd.DataFrame, Styles], None]  # draws a panel
 
 
 class Sheet:
-    """The panels of a figure, with letters in their order, and their points. Artists have the
-    project's style from here on, whatever settings of matplotlib a user has."""
+    """The panels of a figure, with letters in their order, and their points."""
 
     def __init__(self, data: Curves) -> None:
-        matplotlib.rcdefaults()
-        sns.set_theme(style="ticks", rc=SETTINGS)
+        set_style()
         self.data, self.settings = data, data.settings
+        # Numbers of parameters by run.
+        self.sizes = {
+            run: Trajectory(data.inputs[run.label]).fact("parameters") for run in data.settings.runs
+        }
         self.panels: list[Panel] = []
         self._parts: list[pd.DataFrame] = []
 
@@ -107,11 +108,11 @@ class Sheet:
         below, rates = strips(data, panels, columns, table)
         table = pd.concat([table, *rates])
         unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
+        more = {**more, **self._spread(table), **dict.fromkeys(self._words())}
         table = table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
-        goes_on = set() if draw else self._taken_over(table)
+        draw_one = draw or partial(draw_panel, goes_on=self._taken_over(table))
         is_low = columns == 1 < len(panels) or len(panels) > 2 * columns
         height = height or HEIGHTS[-1 if is_low else min(columns, 3) - 1]
-        more = {**more, **self._spread(table), **dict.fromkeys(self._words())}
         names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
         lowest = [name for name, lower in below.items() if lower is None]
         figure, axes = subplots(names, columns, height, lowest, wide=wide, large=is_first_large)
@@ -121,10 +122,7 @@ class Sheet:
             ax, part = axes[panel.name], table[(table.panel == panel.name) & (table.axis != "rate")]
             if panel.alike and ax is not alike.setdefault(panel.alike, ax):
                 ax.sharey(alike[panel.alike])
-            if draw:
-                draw(ax, panel, part, styles)
-            else:
-                draw_panel(ax, panel, part, styles, goes_on)
+            draw_one(ax, panel, part, styles)
             if panel.alike and not is_leftmost(ax) and panel.alike == panels[n - 1].alike:
                 ax.set_ylabel("")
                 ax.tick_params(axis="y", labelleft=False)
@@ -169,7 +167,8 @@ class Sheet:
         spread = table[table.low.notna()]
         if spread.empty:
             return {}
-        several = {" " in seeds for seeds in spread.seeds.astype(str)}
+        of_runs = spread.get(OF_RUNS, pd.Series(False, spread.index)).eq(True)
+        several = {*(spread.seeds.astype(str).str.contains(" ") | of_runs)}
         words = ["deviation"] * (True in several) + ["error"] * (False in several)
         forms = [panel.form for panel in self.panels if panel.name in {*spread.panel}]
         symbol: Artist = Patch(color="0.85")
@@ -186,9 +185,8 @@ class Sheet:
 
     def _made_at(self) -> str:
         """Return one line on the figure's scale: name, parameters, tokens and seeds."""
-        runs = {run: Trajectory(self.data.inputs[run.label]) for run in self.settings.runs}
-        sizes = sorted({run.fact("parameters") for run in runs.values()})
-        size = " to ".join(dict.fromkeys(map(rounded, (sizes[0], sizes[-1]))))
+        runs, sizes = self.settings.runs, self.sizes.values()
+        size = " to ".join(dict.fromkeys(map(rounded, (min(sizes), max(sizes)))))
         small = {run.stands_for for run in runs} - {None}
         kind = f", miniature{'s' * (len(small) > 1)}" if small else ""
         tokens = max(self.data.checkpoints(run)[-1].tokens or 0 for run in runs)
@@ -199,12 +197,8 @@ class Sheet:
     def _notes(self) -> list[str]:
         """Return notes on miniatures, the tool for GPTQ and calibration sets, and planned notes."""
         quantizers = self.settings.quantizers
-        sizes = {
-            run.stands_for: rounded(Trajectory(self.data.inputs[run.label]).fact("parameters"))
-            for run in self.settings.runs
-            if run.stands_for
-        }
-        several = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        sizes = {run.stands_for: size for run, size in self.sizes.items() if run.stands_for}
+        several = ", ".join(f"{name} {rounded(size)}" for name, size in sizes.items())
         notes = [f"Parameters of miniatures: {several}."] if len(sizes) > 1 else []
         # A scale may use other settings than the figure names.
         tools = dict.fromkeys(

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log10
 
+import matplotlib
 from matplotlib.colors import to_hex, to_rgb
-from seaborn import color_palette
+from seaborn import color_palette, set_theme
 
 from ptq_dynamics.figures.labels import UNDER, UNITS
 
@@ -61,7 +62,6 @@ STABLE, DECAY, COSINE, LAWA = (
 ROLES = {
     "Stable": STABLE,
     "Decay": DECAY,
-    "Doubled": DECAY,
     "LAWA": LAWA,
     "average": LAWA,
     "last": STABLE,
@@ -204,3 +204,9 @@ SETTINGS = {f"{axis}tick.{name}": value for axis in "xy" for name, value in TICK
     "legend.frameon": False,
     "pdf.fonttype": 42,
 }
+
+
+def set_style() -> None:
+    """Give artists the project's style from here on, whatever settings of matplotlib a user has."""
+    matplotlib.rcdefaults()
+    set_theme(style="ticks", rc=SETTINGS)

@@ -190,7 +190,7 @@ def _empty(config: PreTrainedConfig, folder: Path, **options: object) -> PreTrai
 
 def _read(folder: Path, **options: object) -> PreTrainedModel:
     """Read a model without moving it to a device; see `plain`."""
-    options |= {"output_loading_info": True}
+    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     config = AutoConfig.from_pretrained(folder, **_own(folder))
     if config.model_type == "doge" or getattr(config.get_text_config(), SOFTCAP, None):
         options |= {"attn_implementation": "eager"}
@@ -212,8 +212,10 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
         state = packed.unpacked_state(folder)
         with torch.device("meta"):
             empty = _empty(config, folder)
-        for name, _ in _transposed(empty):
-            state[f"{name}.weight"] = state[f"{name}.weight"].T
+        for name in (f"{name}.weight" for name, _ in _transposed(empty)):
+            # Names of a model that was saved without its head lack the first part.
+            saved = name if name in state else name.partition(".")[2]
+            state[saved] = state[saved].T
         kind: Any = type(empty)
         model, read = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
@@ -221,6 +223,9 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
     if read["missing_keys"]:
         # transformers would continue with random weights.
         raise ValueError(f"no weights for {min(read['missing_keys'])}")
+    for name, saved, expected in sorted(read["mismatched_keys"])[:1]:
+        shapes = f"the shape {[*saved]}, and its config.json asks for {[*expected]}"
+        raise ValueError(f"{name} has {shapes}")
     if unused := _unused(model, read["unexpected_keys"]):
         # It would continue without these weights, such as biases or further layers.
         raise ValueError(f"the model of its config.json has no {min(unused)}")

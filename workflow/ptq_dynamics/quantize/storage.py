@@ -53,11 +53,8 @@ def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
     kind = packed.read_config(folder)["model_type"]
 
     def read(name: str) -> Tensor:
-        key = f"{_saved(name, kind)}.weight"
-        try:
-            weight = files.tensors([key])[key].to(models.device())
-        except KeyError:
-            raise _unknown(folder, name) from None
+        key = _saved(f"{name}.weight", kind, files)
+        weight = files.tensors([key])[key].to(models.device())
         return weight.T.contiguous() if hasattr(layers[name], "transposed") else weight
 
     return OnDemand(layers, read)
@@ -83,9 +80,9 @@ def on_grids(
 
 def in_floats(weights: Mapping[str, Tensor], model: PreTrainedModel) -> Quantized:
     """Return a model with rounded weights by layer, float32 [out, in], saved as they are."""
-    layers, kind = models.linear_layers(model), model.config.model_type
+    layers = models.linear_layers(model)
     saved = {
-        f"{_saved(name, kind)}.weight": value.T if hasattr(layers[name], "transposed") else value
+        f"{name}.weight": value.T if hasattr(layers[name], "transposed") else value
         for name, value in weights.items()
     }
     return Quantized(weights, lambda source, target: _write(source, target, {}, saved))
@@ -123,13 +120,17 @@ def _write(
 ) -> None:
     """Write the weights of a checkpoint with packed layers and other values of some parameters.
     The dtype in its config.json is the widest of its parameters and scales."""
-    about = packed.read_config(source)
+    about, files = packed.read_config(source), Weights(source)
     ordered = all(grid.columns is None for grid in grids.values())
     pack = _compressed_layer if ordered else _gptq_layer
-    entries = {name: {name: value} for name, value in others.items()}
+    entries = dict[str, dict[str, Tensor]]()
+    for name, value in others.items():
+        saved = _saved(name, about["model_type"], files)
+        entries[saved] = {saved: value}
     for name, grid in grids.items():
-        layer = _saved(name, about["model_type"])
-        entries[f"{layer}.weight"] = {f"{layer}.{key}": part for key, part in pack(grid).items()}
+        saved = _saved(f"{name}.weight", about["model_type"], files)
+        layer = saved.removesuffix("weight")
+        entries[saved] = {layer + key: part for key, part in pack(grid).items()}
     # A large model does not fit in memory, so this loop holds one file at a time.
     places, types = dict[str, str](), {grid.scales.dtype for grid in grids.values()}
     types |= {value.dtype for value in others.values()}
@@ -143,8 +144,6 @@ def _write(
             tensors |= entries.pop(name)
         save_file(_plain(tensors), target / file.name, metadata={"format": "pt"})
         places |= dict.fromkeys(tensors, file.name)
-    if entries:
-        raise _unknown(source, min(entries))
     if (source / INDEX).exists():
         size = sum((target / name).stat().st_size for name in set(places.values()))
         index = {"metadata": {"total_size": size}, "weight_map": places}
@@ -155,18 +154,16 @@ def _write(
     (target / CONFIG).write_text(json.dumps(about, indent=2, sort_keys=True) + "\n")
 
 
-def _saved(name: str, model_type: str) -> str:
-    """Return the name of a layer in the files of a checkpoint."""
+def _saved(name: str, model_type: str, files: Weights) -> str:
+    """Return the name of a parameter in the files of a checkpoint. Raises `Problem` without one."""
     if model_type in MIXTRAL and ".mlp.experts." in name:
         for ours, theirs in NAMES.items():
             name = name.replace(ours, theirs)
-    return name
-
-
-def _unknown(folder: Path, name: str) -> Problem:
-    return Problem(
-        f"{folder} has no {name}; its files use other names for layers than transformers does, so "
-        "it cannot be quantized; leave it out"
+    if saved := files.saved(name):
+        return saved
+    raise Problem(
+        f"{files.folder} has no {name}; its files use other names for layers than transformers "
+        "does, so it cannot be quantized; leave it out"
     )
 
 

@@ -24,9 +24,15 @@ class Weights:
             self._homes |= dict.fromkeys(self.files[path.name], opened)
         require_plain(folder, folder, self.forms())
 
+    def saved(self, name: str) -> str | None:
+        """Return the name of a parameter in the files, None if they have none of it. Names of a
+        model that was saved without its head lack the first part."""
+        return next((n for n in (name, name.partition(".")[2]) if n in self._homes), None)
+
     def tensors(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Return the tensors with these names, without missing ones."""
-        return {n: self._homes[n].get_tensor(n) for n in names if n in self._homes}
+        saved = {name: self.saved(name) for name in names}
+        return {name: self._homes[n].get_tensor(n) for name, n in saved.items() if n}
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
         """Return the rows `start` to `stop` of a tensor."""

@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.figures.labels import METHODS, Panel, in_group
+from ptq_dynamics.figures.labels import METHODS, Panel, in_groups
 from ptq_dynamics.figures.layout import Layout, Some, Text
 from ptq_dynamics.measure import names
 
@@ -39,15 +39,14 @@ class Bits(Layout):
 
     @model_validator(mode="after")
     def _has_reference(self) -> Self:
-        beside, groups = self.options.beside, dict[str, list[str]]()
+        beside = self.options.beside
         for label, members in self.curves.items():
             if len(members) > 1:
                 raise ValueError(f"curves.{label} has {len(members)} trajectories; keep the last")
-            group, name = in_group(label)
-            groups.setdefault(group, []).append(name)
-        for group, curves in groups.items():
-            if beside not in curves or len(curves) < 2:
-                where = f"curves{f' of group {group}' * bool(group)} are {', '.join(curves)}"
+        for group, curves in in_groups(self.curves).items():
+            if beside not in curves.values() or len(curves) < 2:
+                named = ", ".join(curves.values())
+                where = f"curves{f' of group {group}' * bool(group)} are {named}"
                 raise ValueError(f"{where}: must be {beside!r} (options.beside) and others")
         return self
 

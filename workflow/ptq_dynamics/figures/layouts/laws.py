@@ -7,7 +7,7 @@ import numpy as np
 
 from ptq_dynamics.figures.labels import Panel
 from ptq_dynamics.figures.layout import Layout, Reads, Some
-from ptq_dynamics.measure.names import CHECKPOINT_ID, LOSS, QUANTIZATION_ERROR, TRAJECTORY
+from ptq_dynamics.measure.names import QUANTIZATION_ERROR
 
 if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
@@ -35,15 +35,14 @@ class Laws(Layout):
 
         from ptq_dynamics.figures import law
 
-        data, key = sheet.data, [TRAJECTORY, CHECKPOINT_ID]
-        before = data.select(LOSS, None).set_index(key).value.rename("loss")
+        data = sheet.data
         peaks = {
             run.name: data.inputs[run.label][0].facts["schedule"]["peak"]
             for run in data.settings.runs
         }
         factors, panels = list[dict[str, object]](), list[tuple[Panel, pd.DataFrame]]()
         for quantizer in self.quantizers:
-            table = data.select(QUANTIZATION_ERROR, quantizer).join(before, on=key)
+            table = data.beside_loss(QUANTIZATION_ERROR, quantizer)
             table = table[table.tokens >= law.EARLY * table.tokens.max()]
             table = table.assign(peak=table.trajectory.map(peaks))
             groups = [data.trunks.get(name) or name for name in table.trajectory]
