@@ -108,11 +108,13 @@ class Sheet:
         below, rates = strips(data, panels, columns, table)
         table = pd.concat([table, *rates])
         unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
-        more = {**more, **self._spread(table), **dict.fromkeys(self._words())}
-        table = table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
+        table = (
+            table.assign(unit=unit).reindex(columns=[*COLUMNS, OF_RUNS]).astype({"bits": "Int64"})
+        )
         draw_one = draw or partial(draw_panel, goes_on=self._taken_over(table))
         is_low = columns == 1 < len(panels) or len(panels) > 2 * columns
         height = height or HEIGHTS[-1 if is_low else min(columns, 3) - 1]
+        more = {**more, **self._spread(table), **dict.fromkeys(self._words())}
         names, wide = [panel.name for panel in panels], wide or len(curves) > FEW
         lowest = [name for name, lower in below.items() if lower is None]
         figure, axes = subplots(names, columns, height, lowest, wide=wide, large=is_first_large)
@@ -140,7 +142,7 @@ class Sheet:
         weight = "bold" if ", miniature" in made else "normal"
         figure.suptitle(made, x=0.995, ha="right", fontsize=SMALLEST, color="0.3", weight=weight)
         finding = " ".join([*self._notes(), *notes])
-        return Picture(figure, table, {"points": len(table), FINDING: finding})
+        return Picture(figure, table[COLUMNS], {"points": len(table), FINDING: finding})
 
     @staticmethod
     def _add_legend(
@@ -167,8 +169,7 @@ class Sheet:
         spread = table[table.low.notna()]
         if spread.empty:
             return {}
-        of_runs = spread.get(OF_RUNS, pd.Series(False, spread.index)).eq(True)
-        several = {*(spread.seeds.astype(str).str.contains(" ") | of_runs)}
+        several = {*(spread.seeds.astype(str).str.contains(" ") | spread[OF_RUNS].eq(True))}
         words = ["deviation"] * (True in several) + ["error"] * (False in several)
         forms = [panel.form for panel in self.panels if panel.name in {*spread.panel}]
         symbol: Artist = Patch(color="0.85")
