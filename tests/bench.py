@@ -13,8 +13,6 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -24,10 +22,8 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.warm import ALLOCATOR
 from ptq_dynamics.train import train
-from ptq_dynamics.train.settings import TrainSettings
 from ptq_dynamics.train.trainer import Trainer
 from support import plan
 from torch.nn.functional import cross_entropy
@@ -86,27 +82,18 @@ def trainer(settings, corpus, folder):
 LOOPS = {"trainer": (trainer, ALLOCATOR), "plain loop": (plain, {})}
 
 
-@contextmanager
-def random_text(scale: str) -> Iterator[tuple[TrainSettings, Manifest, Path]]:
-    """The settings of the first run of figure 4 at a scale, and random text in a folder."""
-    made = plan(scale)
+def timed(scale: str, loop: str, seconds: float = SECONDS) -> tuple[float, int]:
+    """Tokens a second of a loop over the first run of figure 4 at a scale, which reads random text,
+    and its micro-batch."""
+    made, random = plan(scale), np.random.default_rng(0)
     torch.set_num_threads(made.site.config.scale.threads)
     name = next(iter(made.site.config.figures["fig04"].curves.values()))[0]
     settings = made.trajectories.train(name).settings
     with tempfile.TemporaryDirectory() as place:
-        folder, random = Path(place), np.random.default_rng(0)
+        folder = Path(place)
         stream = random.integers(settings.vocabulary, size=1 << 24).astype("<u2")
         stream.tofile(folder / "train.bin")
-        yield (
-            settings,
-            manifest.describe(folder, folder / "about.json", {"dtype": "uint16"}),
-            folder,
-        )
-
-
-def timed(scale: str, loop: str, seconds: float = SECONDS) -> tuple[float, int]:
-    """Tokens a second of a loop over the first run of figure 4 at a scale, and its micro-batch."""
-    with random_text(scale) as (settings, corpus, folder):
+        corpus = manifest.describe(folder, folder / "about.json", {"dtype": "uint16"})
         step, micro_batch = LOOPS[loop][0](settings, corpus, folder)
         timer = Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
         timer.timeit(2)  # the first steps compile

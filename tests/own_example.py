@@ -8,6 +8,7 @@ without networkx, whose docstrings `ptq-dynamics measure` takes to evaluate.
 
 import sys
 
+import tiny
 import torch
 import transformers
 import yaml
@@ -26,15 +27,17 @@ tokenizer = transformers.PreTrainedTokenizerFast(
 )
 end = tokenizer.eos_token_id
 tokens = torch.tensor([i for each in tokenizer(documents)["input_ids"] for i in [*each, end]])
-rows = [{"input_ids": row, "labels": row} for row in tokens.split(context)[:-1]]
 print(f"{len(tokens):,} tokens, of which a run sees {steps * batch * context:,}")
 torch.manual_seed(0)
 shape = {"hidden_size": model["width"], "intermediate_size": model["feedforward"]}
 shape |= {"num_hidden_layers": model["layers"], "num_attention_heads": model["heads"]}
 shape |= {"max_position_embeddings": context, "vocab_size": corpus["vocabulary"]}
 rotary = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}
-options = transformers.TrainingArguments(
+tiny.train(
     sys.argv[1],
+    transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**shape, rope_parameters=rotary)),
+    tokens.split(context)[:-1],
+    tokenizer=tokenizer,
     max_steps=steps,
     save_steps=steps // 40,
     logging_steps=steps // 40,
@@ -46,15 +49,4 @@ options = transformers.TrainingArguments(
     lr_scheduler_kwargs={"num_decay_steps": steps // 5, "decay_type": "linear"},
     warmup_steps=steps // 100,
     include_num_input_tokens_seen="all",
-    report_to=[],
-    use_cpu=True,
-    disable_tqdm=True,
 )
-trainer = transformers.Trainer(
-    transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**shape, rope_parameters=rotary)),
-    options,
-    transformers.default_data_collator,
-    rows,
-    processing_class=tokenizer,
-)
-trainer.train()

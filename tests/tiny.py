@@ -59,7 +59,7 @@ def train(folder, model, rows, callbacks=(), tokenizer=None, **options):
     plain = {"report_to": [], "use_cpu": True, "disable_tqdm": True, "learning_rate": 3e-3}
     trainer = transformers.Trainer(
         model,
-        transformers.TrainingArguments(folder, **plain, **options),
+        transformers.TrainingArguments(folder, **(plain | options)),
         transformers.default_data_collator,
         [{"input_ids": row, "labels": row} for row in rows],
         processing_class=tokenizer,
