@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from project import ALL, SHOWN, UNUSUAL, Project
+from project import ALL, UNUSUAL, Project
 from support import git
 
 # The longest first, so that no process ends with one alone; of two that begin side by side, one
@@ -63,11 +63,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker("slow")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Repeat what tests printed to be seen, also where they passed in another process."""
-    for report in terminalreporter.stats.get("passed", ()):
-        for line in report.capstdout.splitlines():
-            if line.startswith(SHOWN):
-                terminalreporter.write_line(line.removeprefix(SHOWN))

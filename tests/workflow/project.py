@@ -6,25 +6,23 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from subprocess import CompletedProcess, run
+from subprocess import CompletedProcess, Popen, run
 from typing import Any
 
+import psutil
 from ptq_dynamics.config import scales
 from ptq_dynamics.plan import Plan
 from support import ROOT, plan
 
-# Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow
-FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig07")
+FIGURES = "fig04 fig07"
 FEW = "pythia"  # the figure of the fewest jobs
 SEED = 201
 TABLE = "results/smoke/measurements.csv"
 COLLECTED = "results/smoke/measurements.manifest.json"
 ALL = ("figures", COLLECTED, "claims", "tables", "paper")
-# Before a line that a test prints, which is shown at the end even where it passes.
-SHOWN = "to be seen: "
 # In the user's name and home and in the path of the first build; no result may tell of it.
 UNUSUAL = "señor-unusual"
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
@@ -73,7 +71,7 @@ class Project:
     @property
     def chosen(self) -> list[str]:
         """Names of the figures that are built."""
-        return self.plan.site.config.chosen if self.figures == "all" else self.figures.split()
+        return self.figures.split()
 
     def variables(self) -> dict[str, str]:
         """Environment of processes in this copy, whose package is that of the copy."""
@@ -86,11 +84,6 @@ class Project:
         """Command line of Snakemake for the chosen figures and the table."""
         choice = ["--config", "scale=smoke", f"figures={self.figures}", f"deep={self.deep}"]
         return [SNAKEMAKE, *choice, *arguments, "--", *targets]
-
-    def on_cluster(self, *arguments: str) -> list[str]:
-        """Command line of Snakemake for the chosen figures, on a cluster."""
-        choice = ["--config", "scale=smoke", f"figures={self.figures}"]
-        return [SNAKEMAKE, *choice, *arguments]
 
     def snakemake(self, *arguments: str, **options: Any) -> CompletedProcess[str]:
         """Run Snakemake to its end."""
@@ -107,6 +100,10 @@ class Project:
             check=False,
         )
 
+    def start(self, command: list[str], **options: Any) -> Popen[str]:
+        """Start a command in this copy."""
+        return Popen(command, cwd=self.folder, env=self.variables(), text=True, **options)
+
     def ptq(self, *words: str | Path) -> CompletedProcess[str]:
         """Run the command of the package in this copy."""
         return self.process([sys.executable, "-m", "ptq_dynamics.cli", *map(str, words)])
@@ -118,15 +115,15 @@ class Project:
         assert done.returncode == 0, said[-3000:]
         return said
 
-    def stale(self, figures: str = "") -> set[str]:
+    def stale(self) -> set[str]:
         """The jobs whose results are not up to date for the chosen figures, by their folders
         below those of the scale; from records alone."""
-        found = (each["manifest"] for each in self.status(figures) if each["state"] != "up to date")
+        found = (each["manifest"] for each in self.status() if each["state"] != "up to date")
         return named(found)
 
-    def status(self, figures: str = "", *options: str) -> list[dict[str, str]]:
+    def status(self) -> list[dict[str, str]]:
         """State of every result of the chosen figures, as the command has it."""
-        choice = ["--scale", "smoke", "--figures", figures or self.figures, "--json", *options]
+        choice = ["--scale", "smoke", "--figures", self.figures, "--json"]
         done = self.ptq("status", *choice, *(["--deep"] if self.deep else []))
         found = json.loads(done.stdout or "[]")
         fresh = {each["state"] for each in found} == {"up to date"}
@@ -172,3 +169,14 @@ def named(manifests: Iterable[str]) -> set[str]:
     """Jobs by their folders below those of the scale, and their stems."""
     parts = (path.removesuffix("manifest.json").split("/", 2)[2] for path in manifests)
     return {part.rstrip("./") or "paper" for part in parts}
+
+
+def jobs_of(snakemake: int) -> list[psutil.Process]:
+    """Processes of a build that run its jobs, or have the warm process run them, or are of it."""
+    found = []
+    for each in psutil.Process(snakemake).children(recursive=True):
+        with suppress(psutil.Error, AttributeError):  # it has ended, or has no parent
+            is_forked = "ptq_dynamics.engine.warm" in each.parent().cmdline()
+            is_job = is_forked or "ptq_dynamics.engine.run" in each.cmdline()
+            found += [each] * (is_job and each.status() != psutil.STATUS_ZOMBIE)
+    return found

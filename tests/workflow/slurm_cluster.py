@@ -6,7 +6,6 @@ touches no configuration of the system.
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 import socket
@@ -15,8 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import psutil
 
 PROGRAMS = ("setpriv", "munged", "slurmctld", "slurmd", "sbatch", "srun")
 NODES = ("n1", "n2")
@@ -66,23 +63,6 @@ class Cluster:
         """End all jobs."""
         self.run("scancel", "--user=root", "--full")
         _until("the queue", lambda: not self.run("squeue", "-h"))
-
-    def lose(self, node: str) -> None:
-        """Kill a node with its jobs, and start it again; SLURM has to queue these jobs again."""
-        jobs = self.run("squeue", "-h", "-r", "-t", "R", "-w", node, "-o", "%A").split()
-        self._processes[node].kill()
-        self._processes[node].wait()
-        own = {"SLURM_CONF": self.environment["SLURM_CONF"], "SLURMD_NODENAME": node}
-        for each in psutil.process_iter(["environ"]):
-            with contextlib.suppress(psutil.Error, AttributeError):  # without parent
-                if own.items() <= (each.info["environ"] or {}).items():
-                    if each.parent().name() == "slurmstepd":
-                        each.parent().kill()
-                    each.kill()
-        time.sleep(15)  # a job that is missing from a node might be starting
-        self._run(node, "slurmd", "-D", "-N", node)
-        ended, told = re.compile("Restarts=[1-9]|=COMPLETED"), ("scontrol", "show", "job")
-        _until("SLURM", lambda: all(ended.search(self.run(*told, job)) for job in jobs))
 
     def run(self, *command: str) -> str:
         """What a command of SLURM prints."""

@@ -10,14 +10,15 @@ import random
 import shutil
 import signal
 import time
-from subprocess import STDOUT, Popen
+from contextlib import suppress
+from subprocess import STDOUT
 
 import psutil
-from project import Project
+from project import Project, jobs_of
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.figures.captions import PAGE
 from ptq_dynamics.figures.contact import SHEET
-from support import artifacts, differing
+from support import artifacts, differing, wait_until
 
 KILLS = int(os.environ.get("KILLS") or 3)
 PLACES = ("figures/smoke", "results/smoke")
@@ -27,15 +28,9 @@ FIGURE = "fig04"
 
 def start(project):
     """A build in a group of its own; what it prints is kept."""
+    command = project.command(targets=("figures",))
     with (project.folder / "said.txt").open("wb") as said:
-        return Popen(
-            project.command(targets=("figures",)),
-            cwd=project.folder,
-            env=project.variables(),
-            stdout=said,
-            stderr=STDOUT,
-            start_new_session=True,
-        )
+        return project.start(command, stdout=said, stderr=STDOUT, start_new_session=True)
 
 
 def only_snakemake(process, _):
@@ -48,35 +43,13 @@ def only_snakemake(process, _):
 def one_job(process, moments):
     """Or the process that a job waits in for the warm one; the others go on."""
     while process.poll() is None:
-        try:
-            found = psutil.Process(process.pid).children(recursive=True)
-            found = [each for each in found if fits(each, is_job)]
-            if found:
-                moments.choice(sorted(found, key=lambda each: each.pid)).kill()
+        with suppress(psutil.NoSuchProcess):
+            if found := jobs_of(process.pid):
+                moments.choice(found).kill()
                 process.wait(PATIENCE)
                 return True
-        except psutil.NoSuchProcess:
-            continue
         time.sleep(0.01)
     return False
-
-
-def fits(process, wanted):
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE and wanted(process)
-    except (psutil.Error, IndexError):
-        return False
-
-
-def is_job(process):
-    """Whether a process runs a job, or has the warm process run it."""
-    try:
-        parent = process.parent().cmdline()
-        return (
-            "ptq_dynamics.engine.run" in process.cmdline() or "ptq_dynamics.engine.warm" in parent
-        )
-    except (psutil.Error, AttributeError):
-        return False
 
 
 def whole_group(process, _):
@@ -150,10 +123,11 @@ def compare(wanted, project, when):
 def is_under_way(project, process, moments):
     """Wait until a random share of the build is done; False when it has come to its end."""
     wanted = manifests(project) + moments.randint(0, 8)
-    end = time.monotonic() + PATIENCE
-    while manifests(project) < wanted and process.poll() is None:
-        assert time.monotonic() < end, "the build does not go on"
-        time.sleep(0.05)
+    wait_until(
+        lambda: manifests(project) >= wanted or process.poll() is not None,
+        "the build does not go on",
+        PATIENCE,
+    )
     time.sleep(moments.uniform(0, 2))
     return process.poll() is None
 

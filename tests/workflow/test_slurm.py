@@ -1,8 +1,7 @@
 """Builds on a real SLURM cluster of two virtual nodes, which this machine is for a while, by
 Snakemake's own executor and profiles/slurm.
 
-`make test-slurm` installs what it takes. It kills Snakemake and a job. SLURM_KILLS=20 kills more,
-and nodes, too.
+`make test-slurm` installs what it takes. It kills Snakemake and a job; SLURM_KILLS=20 kills more.
 """
 
 import filecmp
@@ -26,7 +25,7 @@ from slurm_cluster import Cluster, missing, running
 from support import plan
 
 PLUGINS = Path(os.environ.get("SLURM_PLUGINS") or Path(sys.prefix) / "slurm")
-KINDS, KILLS = ("head", "job", "node"), int(os.environ.get("SLURM_KILLS") or 2)
+KINDS, KILLS = ("head", "job"), int(os.environ.get("SLURM_KILLS") or 2)
 FIGURE = "fig04" if KILLS > 2 else FEW  # each job plans again before it begins
 PATIENCE = 1200  # seconds
 # The project's profile, and one that a lab has for all its workflows.
@@ -60,7 +59,8 @@ class Build:
 
     def start(self, *profile):
         """Start a build under a profile; what it prints is kept."""
-        folder, command = self.project.folder, self.project.on_cluster(*profile, *QUICK)
+        folder = self.project.folder
+        command = self.project.command(*profile, *QUICK, targets=("figures",))
         paths = {"PYTHONPATH": f"{folder / 'workflow'}:{PLUGINS}"}
         how = {"cwd": folder, "env": self.cluster.environment | paths, "start_new_session": True}
         with self.output.open("ab") as output:
@@ -129,7 +129,7 @@ def at_work(project, word):
 
 
 def test_killed_builds_end_with_the_bytes_of_one_machine_under_each_profile(build, alone):
-    """Killed are Snakemake, whose jobs go on, a job, and a node, whose jobs SLURM queues again."""
+    """Killed are Snakemake, whose jobs go on, and a job."""
     (build.project.folder / "lab").mkdir()
     (build.project.folder / "lab/config.yaml").write_text(STOCK)
     killed = []
@@ -137,14 +137,12 @@ def test_killed_builds_end_with_the_bytes_of_one_machine_under_each_profile(buil
         build.clear(profile)
         process = build.start(*profile)
         while len(killed) < most and build.status(process, random.uniform(2, 10)) is None:
-            kind, jobs = KINDS[len(killed) % 3], at_work(build.project, "ptq_dynamics.engine.run")
+            kind, jobs = KINDS[len(killed) % 2], at_work(build.project, "ptq_dynamics.engine.run")
             with suppress(psutil.Error, IndexError):  # no job is running
                 about = random.choice([*jobs]).environ()
                 if kind == "head":
                     process.kill()
                     process = build.start(*profile)
-                elif kind == "node":
-                    build.cluster.lose(about["SLURMD_NODENAME"])
                 else:
                     how = random.choice([[], ["--signal=KILL", "--full"]])
                     build.cluster.run("scancel", "--quiet", *how, about["SLURM_JOB_ID"])
