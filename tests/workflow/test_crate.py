@@ -1,23 +1,13 @@
-"""RO-Crates of a build: what the validator of the profile and another tool make of them."""
+"""RO-Crates of a build: what another tool makes of them."""
 
 import json
-import os
 import shutil
-from pathlib import Path
 
 import pytest
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.engine import record
 from rocrate.rocrate import ROCrate
-from rocrate_validator.models import Severity
-from rocrate_validator.services import ValidationSettings, validate
 from support import ROOT
-
-# A file of requests-cache with the contexts that crates name.
-CACHE = Path(os.environ.get("ROCRATE_CACHE", ""))
-# A file of the crate cannot have an absolute address, as this check wants of workflows.
-IMPOSSIBLE = "The SoftwareApplication id SHOULD be an absolute URI"
-METADATA = "ro-crate-metadata.json"
 
 
 def command(project, place):
@@ -38,32 +28,6 @@ def crate(project, tmp_path_factory):
     done = command(project, place)
     assert done.returncode == 0, done.stderr
     return place
-
-
-def issues(place, folder):
-    """What the validator says of a crate, to the recommended."""
-    if not CACHE.is_file():
-        pytest.skip("ROCRATE_CACHE names no file with the contexts of crates")
-    settings = ValidationSettings(
-        rocrate_uri=str(place),
-        profile_identifier="provenance-run-crate-0.5",
-        requirement_severity=Severity.RECOMMENDED,
-        offline=True,
-        cache_path=str(shutil.copyfile(CACHE, folder / "cache.sqlite")),
-    )
-    found = validate(settings).get_issues(Severity.RECOMMENDED)
-    return {(each.severity, each.message) for each in found}
-
-
-def test_the_validator_finds_nothing_but_what_is_wrong(crate, tmp_path):
-    assert issues(crate, tmp_path) <= {(Severity.RECOMMENDED, IMPOSSIBLE)}
-    broken = shutil.copytree(crate, tmp_path / "broken")
-    content = json.loads((broken / METADATA).read_text())
-    for each in content["@graph"]:
-        if each["@type"] == "ControlAction":
-            del each["instrument"]
-    (broken / METADATA).write_text(json.dumps(content))
-    assert any(severity == Severity.REQUIRED for severity, _ in issues(broken, tmp_path))
 
 
 def several(value):

@@ -13,7 +13,6 @@ from ptq_dynamics.provenance.archive import identity_in
 TARGETS = ("figures", "claims", "tables", "paper")
 PAPER = "paper/smoke/paper.pdf"
 DATA = "paper/smoke/data.json"
-RESULTS = "paper/sections/results.typ"
 # Digits in prose that are no results: citations, names, what a formula has, and code.
 ALLOWED = [
     r"arXiv \d{4}\.\d{5}",
@@ -76,17 +75,6 @@ def test_an_edited_claim_renews_the_paper_and_trains_nothing(project):
     with project.edited("workflow/ptq_dynamics/claims/controlled.py") as (claims,):
         project.replace(claims, "rises as the learning rate decays", "rises in decay")
         assert project.planned(targets=TARGETS) == {"claims", "tables", "paper"}
-
-
-def test_a_wrong_key_stops_the_build_with_its_place(project):
-    before, old = (project.folder / PAPER).read_bytes(), '#fig("fig04")'
-    with project.edited(RESULTS) as (path,):
-        number = path.read_text().partition(old)[0].count("\n") + 1
-        project.replace(path, old, '#fig("fig99")')
-        done = project.snakemake(targets=("paper",))
-    assert done.returncode == 1
-    assert f'{RESULTS}:{number}: "fig99" is no key of figures' in done.stdout + done.stderr
-    assert (project.folder / PAPER).read_bytes() == before
 
 
 def test_every_number_in_the_prose_comes_from_data(project, data):

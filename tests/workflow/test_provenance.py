@@ -35,13 +35,6 @@ def status(project):
     return {path: state for path, state in states.items() if state != "up to date"}
 
 
-def test_all_is_fresh_and_said_in_one_line(project):
-    choice = ["--scale", "smoke", "--figures", project.figures, "--also", "claims paper"]
-    done = project.ptq("status", *choice)
-    assert done.returncode == 0, done.stdout
-    assert re.fullmatch(r"all \d+ results are up to date; nothing to do\n", done.stdout)
-
-
 def test_make_ends_with_where_the_results_are(project):
     chosen = ["SCALE=smoke", f"FIGURES={project.figures}", f"VENV={Path(sys.prefix)}"]
     make = [*MAKE, *chosen]
@@ -58,19 +51,14 @@ def test_make_ends_with_where_the_results_are(project):
     assert "Nothing to be done" not in done.stderr
 
 
-def test_a_picture_is_traced_down_to_the_text(project, tmp_path):
-    for name in ("png", "pdf"):
-        lone = shutil.copy(project.folder / f"{FIGURE}.{name}", tmp_path / "mailed")
-        done = project.ptq("trace", str(lone), "--json")
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        assert found["top"] == f"{FIGURE}.manifest.json" and not found["missing"]
-        leaves = [step["manifest"] for step in found["steps"] if not step["reads"]]
-        assert leaves == ["results/smoke/corpus/main/manifest.json"]
-        for step in found["steps"]:
-            folder = project.folder / step["manifest"]
-            known = record.read(folder.with_name(folder.name.replace("manifest", "record")))
-            assert (step["started"], step["inputs"]) == (known.started, known.inputs)
+def test_a_pdf_is_traced_down_to_the_text(project, tmp_path):
+    lone = shutil.copy(project.folder / f"{FIGURE}.pdf", tmp_path / "mailed")
+    done = project.ptq("trace", str(lone), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["top"] == f"{FIGURE}.manifest.json" and not found["missing"]
+    leaves = [step["manifest"] for step in found["steps"] if not step["reads"]]
+    assert leaves == ["results/smoke/corpus/main/manifest.json"]
 
 
 def test_a_point_of_a_figure_is_traced_to_its_measurements(project):
