@@ -6,9 +6,10 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from project import TABLE, Project
+from project import SNAKEMAKE, TABLE, Project
 from ptq_dynamics.engine import record
 from ptq_dynamics.measure import measurements
+from ptq_dynamics.plan import RULES
 from safetensors.numpy import load_file
 from support import ROOT
 
@@ -84,6 +85,21 @@ def losses(project, name, quantizer):
     place = project.folder / f"results/smoke/measure/{name}/seed-201/{quantizer}/all"
     found = load_file(place / "losses.safetensors")
     return {key: each.astype(np.float64) for key, each in found.items()}
+
+
+def test_every_rule_is_written_out_and_every_figure_is_a_target(built):
+    listed = built.process([SNAKEMAKE, "--list", "--config", "scale=smoke"]).stdout.split()
+    files = [built.folder / "Snakefile", *(built.folder / "workflow/rules").glob("*.smk")]
+    written = re.findall(r"^rule (\w+):", "".join(path.read_text() for path in files), re.M)
+    assert sorted(written) == sorted(listed) and {*RULES} <= {*listed}
+    assert "good condition" in built.process([SNAKEMAKE, "--lint"]).stderr
+    known = built.ptq("status", "--scale", "paper")
+    assert "is built at scale paper yet; run make figures " in known.stdout, known.stderr
+    one = built.snakemake("-n", targets=("figures/smoke/fig07.manifest.json",))
+    assert one.returncode == 0 and "Nothing to be done" in one.stdout + one.stderr
+
+
+# Claims: their numbers, and those of figures that were not chosen
 
 
 def test_numbers_are_those_of_the_raw_losses(built):

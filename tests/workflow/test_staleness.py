@@ -136,8 +136,21 @@ def first_line(node: ast.AST) -> int | None:
     return min([node.lineno, *(each.lineno for each in node.decorator_list)])
 
 
+def at_import(known: Known, moments: random.Random) -> Edit:
+    """A module that acts on others, or binds a name twice, when it is imported."""
+    source = moments.choice(
+        sorted({source for all_ in known.entered.values() for source, _ in all_})
+    )
+    line = moments.choice(("json.EDITED = 1", 'os.environ["EDITED"] = "1"', "_ = json.loads('1')"))
+    with known.project.edited(f"workflow/ptq_dynamics/{source}") as (path,):
+        path.write_text(f"{path.read_text()}\nimport json\nimport os\n{line}\n")
+        entering = {name for name, all_ in known.entered.items() if source in dict(all_)}
+        yield f"{source}: {line}", downstream(known.jobs(), entering), {*known.jobs()}, {}
+
+
 def no_code(known: Known, moments: random.Random) -> Edit:
-    """Comments, docstrings, messages, other imports, and new functions in every module."""
+    """Comments, docstrings, messages, hints, other words for imports, and new functions in every
+    module."""
     with known.project.edited(*known.project.modules()) as paths:
         for path in paths:
             text = path.read_text()
@@ -145,19 +158,35 @@ def no_code(known: Known, moments: random.Random) -> Edit:
                 text = text.replace('"""', '"""Another beginning. ', 1)
             text = text.replace("raise Problem(\n", "raise Problem(\n # why\n '' +")
             text = text.replace(f"from ptq_dynamics.{path.parent.name}.", "from .")
-            text = f"\ufeff{text}\n# More.\ndef _new_one():\n    return EDITED\n"
+            text = f"\ufeff{hinted(text)}\n# More.\ndef _new_one():\n    return EDITED\n"
             path.write_text(text, encoding="utf-8")
         yield "comments and messages", set(), set(), {}
 
 
-def an_order(known: Known, moments: random.Random) -> Edit:
-    """The curves of the figure in another order."""
+def hinted(text: str) -> str:
+    """A module with hints for the variables that its functions assign first."""
+    lines = text.split("\n")
+    for each in ast.walk(ast.parse(text)):
+        match each:
+            case ast.FunctionDef(body=[_, ast.Assign(targets=[ast.Name() as name]), *_]):
+                line, end = lines[name.lineno - 1].encode(), name.end_col_offset
+                lines[name.lineno - 1] = (line[:end] + b": object" + line[end:]).decode()
+    return "\n".join(lines)
+
+
+def words(known: Known, moments: random.Random) -> Edit:
+    """Another title, which no job reads; the curves in another order, which the figure does."""
+    page = str(Path("figures/smoke", PAGE))
     drawn = str(Path("figures/smoke", f"{FIGURE}.manifest.json"))
-    with known.project.edited("config/figures.yaml") as (path,):
-        content = yaml.safe_load(path.read_text())
-        content[FIGURE]["curves"] = dict(reversed(content[FIGURE]["curves"].items()))
-        path.write_text(yaml.safe_dump(content, sort_keys=False))
-        yield "another order", {drawn}, {drawn}, {}
+    for key, expected in (("title", page), ("curves", drawn)):
+        with known.project.edited("config/figures.yaml") as (path,):
+            edit_yaml(path, lambda found, key=key: found[FIGURE].update(other(found[FIGURE], key)))
+            yield f"{key} of {FIGURE}", {expected}, {expected}, {}
+
+
+def other(figure: dict, key: str) -> dict:
+    curves = dict(reversed(figure["curves"].items()))
+    return {key: "Another title" if key == "title" else curves}
 
 
 def a_key(known: Known, moments: random.Random) -> Edit:
@@ -238,7 +267,16 @@ def a_run(known: Known, moments: random.Random) -> Edit:
         yield "a run", expected, expected, {}
 
 
-KINDS = {a_function: 4, a_key: 2, a_file: 2, a_library: 1, a_run: 1, no_code: 1, an_order: 1}
+KINDS = {
+    a_function: 4,
+    a_key: 2,
+    a_file: 2,
+    a_library: 1,
+    a_run: 1,
+    no_code: 1,
+    at_import: 2,
+    words: 1,
+}
 
 
 def test_no_result_that_depends_on_an_edit_is_missed(known):
@@ -263,11 +301,12 @@ def test_every_job_was_seen_at_work(known):
     assert known.entered.keys() == known.jobs().keys()
 
 
-def test_snakemake_runs_what_is_outdated_and_nothing_after_an_undone_edit(known):
-    for edit in (a_file, a_key):
-        for name, least, _, options in edit(known, random.Random(edit.__name__)):
-            planned = replace(known.project, **options).planned(targets=("figures",))
-            assert planned == named(least), name
+@pytest.mark.parametrize("edit", [a_file, a_key])
+def test_snakemake_runs_what_is_outdated_and_nothing_after_an_undone_edit(known, edit):
+    moments = random.Random(edit.__name__)
+    for name, least, _, options in edit(known, moments):
+        planned = replace(known.project, **options).planned(targets=("figures",))
+        assert planned == named(least), name
     assert known.project.planned(targets=("figures",)) == set()
 
 
@@ -302,7 +341,6 @@ def test_the_page_of_captions_follows_its_words_and_is_made_again(known):
     before = page.read_bytes()
     with known.project.edited("config/figures.yaml") as (path,):
         edit_yaml(path, lambda found: found[FIGURE].update(title="Another title"))
-        assert known.outdated() == {str(page.relative_to(known.project.folder))}
         assert known.project.planned(targets=("figures",)) == set()
         assert f"## {FIGURE}: Another title".encode() in page.read_bytes()
     page.unlink()
