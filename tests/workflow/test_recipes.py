@@ -407,16 +407,3 @@ def test_a_component_is_built_and_its_result_depends_on_its_module_alone(figures
     place = f"figures/smoke/{name}." if recipe.kind == "layout" else f"results/smoke/{recipe.job}/"
     made = json.loads((figures.folder / f"{place}record.json").read_text())
     assert (module in made["job"]["code"]) is not recipe.plans
-
-
-def test_comments_in_them_outdate_nothing(figures):
-    with figures.edited(*(f"{PACKAGE}/{recipe.module}" for recipe in RECIPES)) as paths:
-        for path in paths:
-            path.write_text(path.read_text() + "\n# More.\n")
-        assert figures.stale() == set()
-
-
-def test_a_cluster_is_asked_for_them(project):
-    pytest.importorskip("snakemake_executor_plugin_slurm")
-    done = project.process(project.on_cluster("-n", "--", "figures"))
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
