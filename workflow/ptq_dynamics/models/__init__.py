@@ -236,9 +236,10 @@ def _unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
     """Return the names of weights that would change the logits if the model had them. These are no
     buffers, and not in a head of their own, such as a value head."""
     parts = {part for module in (model, model.base_model) for part, _ in module.named_children()}
-    buffers = {name for name, _ in model.named_buffers()}
+    # Those of a rotation come after what was read.
+    known = {*model.state_dict(), *(name for name, _ in model.named_buffers())}
     inside = (name for name in names if name.partition(".")[0] in parts)
-    return [name for name in inside if name not in buffers and not name.endswith("masked_bias")]
+    return [name for name in inside if name not in known and not name.endswith("masked_bias")]
 
 
 def _rotate(model: PreTrainedModel, folder: Path, about: dict[str, object] | None) -> None:
