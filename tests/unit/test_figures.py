@@ -92,3 +92,8 @@ def test_how_a_figure_came_about_stands_below_its_caption(drawn, name):
 def test_the_legend_says_that_rates_are_multiples_of_those_in_labels(drawn):
     factor = PLAN.site.config.scale.regime.peak_lr_factor
     assert f"LR of the paper; here × {factor:g}" in legend_words(drawn.picture("fig06"))
+
+
+def test_the_legend_tells_errors_of_points_from_deviations_over_runs(drawn):
+    """With one seed, panel (c) of figure 9 has the deviation over cooldowns."""
+    assert "± 1 standard deviation or error" in legend_words(drawn.picture("fig09"))
