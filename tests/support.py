@@ -30,6 +30,18 @@ ROOT = Path(__file__).resolve().parent.parent
 # Make that knows nothing of the one that runs the tests.
 MAKE = ["env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-f", str(ROOT / "Makefile")]
 
+# The largest memory that a process has had, for the head of a program that is `measured`.
+PEAK = """
+import resource, sys
+from pathlib import Path
+def peak():
+    # In MiB. On Linux a process inherits the ru_maxrss of the one that started it.
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return int(status.read_text().split("VmHWM:")[1].split()[0]) / 2**10
+"""
+
 # What the tiny configuration has besides everything under config/: scale smoke with a smaller model
 # and other text, and runs of a few steps.
 SCALE: dict[str, Any] = yaml.safe_load((ROOT / "config/scales/smoke.yaml").read_text())
@@ -243,6 +255,15 @@ def python(
         text=True,
         check=False,
     )
+
+
+def measured(program: str, folder: Path, *arguments: object) -> list[float]:
+    """The numbers that a program prints at its end, which calls `peak`, on one thread and with an
+    allocator that gives back at once what is freed, as it always does with larger tensors."""
+    plain = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+    found = python(["-c", PEAK + program, *map(str, arguments)], folder, plain)
+    assert found.returncode == 0, found.stderr
+    return [float(number) for number in found.stdout.splitlines()[-1].split()]
 
 
 def wait_until(

@@ -1,9 +1,10 @@
-"""What only a GPU shows: its losses beside the CPU's, restored weights, the warm process."""
+"""What only a GPU shows: its losses beside the CPU's, leases, the warm process, nccl, memory."""
 
 import os
 import sys
 import time
 from contextlib import chdir
+from datetime import datetime
 from subprocess import PIPE, Popen
 
 import pandas as pd
@@ -18,7 +19,9 @@ from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTPUT_ERROR
 from ptq_dynamics.quantize.tool import ForeignGptq
 from ptq_dynamics.train.trainer import Trainer, state_name
 from safetensors.torch import load_file
-from support import copy_results, job_file, plan, python, specification, wait_until
+from support import ROOT, copy_results, job_file, measured, plan, python, specification, wait_until
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
 
 pytestmark = pytest.mark.gpu
 
@@ -66,10 +69,11 @@ def losses(trainer, data, steps):
 # Training
 
 
-@pytest.mark.parametrize(
-    ("precision", "compiled"), [("float32", True), ("bfloat16", False), ("bfloat16", True)]
-)
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_precision_and_compiler_change_losses_little(make, data, kind, precision, compiled):
+    if not compiled and precision == "float32":
+        pytest.skip("this is what the others are compared with")
     plain = losses(make("plain", precision="float32", compile=False), data, range(STEPS))
     trainer = make("other", precision=precision, compile=compiled)
     assert trainer.device.type == kind
@@ -104,6 +108,21 @@ def test_dropped_weights_come_back(workspace, tmp_path, kind):
         assert all((made.folder / name).exists() for name in gone)
     # Other bits are named, and the curve says how near they are.
     assert now.files == known.files or "loss at the end" in now.second
+
+
+def test_nccl_averages_gradients_as_one_process_computes_them(make, data, kind, tmp_path):
+    expected = losses(make("alone"), data, range(STEPS))
+    backend = "nccl" if kind == "cuda" else "gloo"
+    distributed.init_process_group(
+        backend, init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1
+    )
+    try:
+        trainer = make("joined")
+        trainer._joined = trainer._cost = DistributedDataParallel(trainer._cost)
+        apart = (losses(trainer, data, range(STEPS)) - expected).abs().max()
+    finally:
+        distributed.destroy_process_group()
+    assert apart <= 1e-4, apart
 
 
 # Measuring
@@ -154,6 +173,31 @@ def test_quantizers_lose_on_a_gpu_what_they_lose_on_a_cpu(workspace, tmp_path, k
 # Processes
 
 
+def test_two_jobs_share_a_gpu_or_wait_for_it(workspace, tmp_path, monkeypatch):
+    job = workspace.plan.trajectories.train("trunk")
+    corpus = workspace.plan.trajectories.corpus("main")
+    monkeypatch.delenv(LEASED, raising=False)
+    monkeypatch.setenv(VISIBLE, "0")
+    command = [sys.executable, "-m", "ptq_dynamics.engine.run"]
+    started = {}
+    for shared in ("1", "2"):
+        (tmp_path / f"tmp-{shared}").mkdir()
+        given = {**os.environ, SHARED: shared, "TMPDIR": str(tmp_path / f"tmp-{shared}")}
+        for number in range(2):
+            folder = tmp_path / f"{shared}-{number}"
+            copy_results(workspace.folder, folder, [corpus.folder])
+            file = job_file(folder, job.spec)
+            how = {"cwd": folder, "env": given, "stderr": PIPE, "text": True}
+            started[shared, number] = Popen([*command, file, "--devices", "1"], **how)
+    said = {key: process.communicate()[1] for key, process in started.items()}
+    assert [process.returncode for process in started.values()] == [0] * 4, said
+    assert not [said[key] for key in said if key[0] == "2" and "waits for a GPU" in said[key]]
+    times = [record.read(tmp_path / f"1-{n}" / job.paths.record) for n in range(2)]
+    first, second = sorted((datetime.fromisoformat(r.started), r.seconds) for r in times)
+    # Starts are recorded in whole seconds.
+    assert (second[0] - first[0]).total_seconds() >= first[1] - 1, said
+
+
 def test_jobs_fork_from_the_warm_process_and_use_the_gpu(workspace, tmp_path, monkeypatch, kind):
     job, other = (workspace.plan.trajectories.train(name) for name in ("trunk", "branch"))
     corpus = workspace.plan.trajectories.corpus("main")
@@ -180,3 +224,15 @@ def test_jobs_fork_from_the_warm_process_and_use_the_gpu(workspace, tmp_path, mo
     assert [each.device.kind for each in made] == [kind] * 2
     # The second job imports nothing; alone it would take 13 s to begin.
     assert seconds - made[1].seconds < 5
+
+
+# Last, since it takes longest.
+def test_a_160m_checkpoint_is_measured_within_its_request(tmp_path, kind):
+    size = "paper" if kind == "cuda" else "small"
+    program = (ROOT / "tests/gpu/measure_160m.py").read_text()
+    host, device, seconds = measured(program, tmp_path, tmp_path, size)
+    asked = plan("paper").requests("measure", 1, {"trajectory": "constant-3e-3"})["mem_mb"]
+    print(f"{size}: {host:,.0f} MiB of {asked:,} MB, {device:,.0f} MiB of the GPU, {seconds:.0f} s")
+    assert host * 1.048576 <= asked
+    # 0.12 GPUs per billion weights: at most one.
+    assert device <= 80_000

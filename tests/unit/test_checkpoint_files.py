@@ -176,6 +176,7 @@ FINALS = [
     ("checkpoint-final", {}, 6, "no file has its step; to measure it, move it to"),
     ("best", {"global_step": 7}, 6, "its name has no step; to measure it, move it to"),
     (".", {"global_step": 6}, 6, "checkpoint-6 has its step, but other weights"),
+    ("tmp-checkpoint-9", {"global_step": 9}, 6, "its name is that of an interrupted save"),
     ("tmp-final", {"global_step": 9}, 6, "its name is that of an interrupted save"),
 ]
 

@@ -1,11 +1,16 @@
 """Digests of code: what changes no result changes none of them, and all else that a stage reaches
 does. Small programs say what counts; the project's own are edited at random."""
 
+import ast
+import os
+import subprocess
+import sys
+from glob import glob
 from pathlib import Path
 
 import pytest
 from ptq_dynamics.engine import code
-from ptq_dynamics.engine.checkout import PACKAGE
+from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
 from ptq_dynamics.engine.code import Node, Program
 from ptq_dynamics.engine.machine import versions
 from support import one_line
@@ -75,9 +80,10 @@ def edited(folder: Path, module: str, old: str, new: str) -> code.Code:
     return write(folder, {**PROGRAM, module: text.replace(old, new, 1)}).code([ROOT])
 
 
-# Comments, docstrings, hints of variables, other words for imports and new functions are in
-# tests/workflow/test_staleness.py, as are other bodies of functions.
 NOTHING = [
+    ("stage", "What it does", "What else it does"),
+    ("stage", "Fields.", "Fields, more of them."),
+    ("stage", "    import torch", "    # why\n\n    import torch"),
     ("stage", " -> dict:", ":"),
     ("stage", "at {number}", "now at {number} of {LIMIT}"),
     ("stage", "no context {LIMIT}", "there is none"),
@@ -85,8 +91,12 @@ NOTHING = [
     ("stage", "def beside():\n    return other\n", "def beside():\n    return 1\n"),
     ("base", "def other():\n    import pandas\n", ""),
     ("base", "def json_of(x):", "def json_of(x: int) -> int:"),
+    ("stage", "limit = LIMIT", "limit: int = LIMIT"),
+    ("stage", "from p.base import", "from .base import"),
+    ("stage", "from p import tools", "from . import tools"),
     ("stage", "import json", "import json, logging\nlogging.getLogger('a').setLevel(1)"),
     ("stage", "import json", "import json\nif TYPE_CHECKING:\n    from p.base import json_of"),
+    ("base", "UPPER = 3\n", "UPPER = 3\nLOWER = 2\ndef more():\n    return LOWER\n"),
     ("tools/deep", "def unused(x):\n    return x", "def unused(x):\n    return 2 * x"),
     ("engine/run", "pass", "return 1"),
 ]
@@ -97,7 +107,9 @@ SOMETHING = [
     ("stage", "assert context,", "assert not context,", "stage"),
     ("base", "LIMIT = UPPER = 3", "LIMIT = UPPER = 4", "base"),
     ("base", "by=2", "by=3", "base"),
+    ("base", "return json_of(x)", "return -json_of(x)", "base"),
     ("base", "def json_of", "@cache\ndef json_of", "base"),
+    ("tools/deep", "    return x\n", "    return -x\n", "tools.deep"),
     ("tools/deep", "again = [used]", "again = [used, 1]", "tools.deep"),
 ]
 
@@ -122,6 +134,8 @@ FOLLOWED = {
     "relative": ("from .far import value", "value()"),
     "relative in a function": ("def f():\n    from .far import value\n    value()", "f()"),
     "of all names": ("from p.far import *", "value()"),
+    "assigned again": ("from p.far import value\nvalue = [value]", "value"),
+    "named in a condition": ("from p.far import value as a\nb = [c for c in d if (e := a)]", "e()"),
     "of all names that another imports": ("from p.by import *", "value()"),
     "of a module that is passed on": ("from p import by", "list(by)"),
 }
@@ -162,9 +176,20 @@ def test_effects_of_an_import_count_for_all_who_import_it(tmp_path, effect, plac
     assert "side.off" in acts.modules and acts.modules["base"] == quiet.modules["base"]
 
 
-def test_a_module_that_is_no_python_is_one_line(tmp_path):
+@pytest.mark.parametrize("lines", ["LIMIT = 2|LIMIT = 3", "UPPER = 2|LIMIT = UPPER|UPPER = 3"])
+def test_the_order_of_assignments_to_one_name_counts(tmp_path, lines):
+    first, *others = lines.split("|")
+    found = []
+    for number, each in enumerate(([first, *others], [*others, first])):
+        base = BASE.replace("LIMIT = UPPER = 3", "\n".join(each))
+        found.append(write(tmp_path / str(number), {**PROGRAM, "base": base}).code([ROOT]))
+    assert found[0].modules["base"] != found[1].modules["base"]
+
+
+@pytest.mark.parametrize("text", ["def run(:\n", "x = '\0'\n", "from .... import a\n"])
+def test_a_module_that_is_no_python_is_one_line(tmp_path, text):
     with one_line("stage.py is no Python", "correct it"):
-        write(tmp_path, {"stage": "def run(:\n"}).code([ROOT])
+        write(tmp_path, {"stage": text}).code([ROOT])
 
 
 def test_classes_of_settings_count_as_a_whole_and_so_does_what_they_name(tmp_path):
@@ -179,6 +204,10 @@ def test_classes_of_settings_count_as_a_whole_and_so_does_what_they_name(tmp_pat
     assert write(tmp_path / "field", {**PROGRAM, "stage": field}).code([settings]).modules != (
         program.code([settings]).modules
     )
+    # A field that has the name of an imported module reaches nothing of that.
+    named = STAGE.replace("bits: int = 4", "kit: int = 4")
+    found = write(tmp_path / "named", {**PROGRAM, "stage": named}).code([settings])
+    assert found.modules.keys() == {"stage", "base"}
 
 
 def test_libraries_are_those_that_what_is_reached_imports(tmp_path):
@@ -210,23 +239,79 @@ def run(a, /, b=1, *c, d: int = 2, **e):
     global G; return not a if b < c <= d is not e else ~a @ b // 2
 """
 STABLE = "12e8e311f7c7"
+DUMP = """
+import sys, types
+sys.path.insert(0, sys.argv[1])
+sys.modules["pydantic"] = types.ModuleType("pydantic")
+sys.modules["pydantic"].BaseModel = object
+from pathlib import Path
+from ptq_dynamics.engine.code import Node, Program
+print(*Program(Path(sys.argv[2]), "p").code([Node("p.stage", "run")]).modules.values())
+"""
 
 
+def pythons() -> list[str]:
+    """This Python, and others that are installed."""
+    names = [f"python3.{minor}" for minor in range(11, 16)]
+    folders = os.environ["PATH"].split(os.pathsep) + glob(f"{Path.home()}/.pyenv/versions/*/bin")
+    found = {path.resolve() for f in folders for n in names if (path := Path(f) / n).exists()}
+    return [sys.executable, *map(str, sorted(found))]
+
+
+@pytest.mark.slow
 def test_digests_are_the_same_under_every_version_of_python(tmp_path):
-    """Under those that run the tests (.github/workflows/tests.yml)."""
-    assert write(tmp_path, {"stage": FORMS}).code([ROOT]).modules == {"stage": STABLE}
+    write(tmp_path, {"stage": FORMS})
+    said = {}
+    for python in pythons():
+        command = [python, "-I", "-c", DUMP, str(SOURCES), str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        # What pyenv has in its place may be no Python.
+        assert done.returncode == 0 or python != sys.executable, done.stderr
+        if done.returncode == 0:
+            said[python] = done.stdout.strip()
+    assert set(said.values()) == {STABLE}, said
 
 
 # The project
 
 
-def test_components_of_a_kind_are_apart():
+@pytest.fixture(scope="module")
+def project():
+    return Program()
+
+
+def stages(program: Program) -> list[Node]:
+    found = []
+    for name, path in program.files.items():
+        if "\ndef run(context: Context[" in path.read_text():
+            found.append(Node(name, "run"))
+    return found
+
+
+def test_components_of_a_kind_are_apart(project):
     """An edit of one layout, optimizer or quantizer touches no job of another."""
-    project = Program()
-    texts = {name: path.read_text() for name, path in project.files.items()}
-    stages = [name for name, text in texts.items() if "\ndef run(context: Context[" in text]
     for folder in ("figures.layouts", "train.optimizers", "quantize.methods"):
-        names = [name for name in texts if name.startswith(f"{PACKAGE}.{folder}.")]
-        for stage in stages:
-            reached = {node.module for node in project.reach([Node(stage, "run")])[0]}
-            assert not (reached - {stage}).intersection(names), (stage, folder)
+        prefix = f"{PACKAGE}.{folder}."
+        names = [name for name in project.files if name.startswith(prefix)]
+        for stage in stages(project):
+            reached = {node.module for node in project.reach([stage])[0]}
+            assert not (reached - {stage.module}).intersection(names), (stage, folder)
+
+
+def test_no_stage_reaches_what_plans(project):
+    rooms = ("plan", "config", "cli", "report", "engine")
+    for stage in stages(project):
+        found = {name.split(".")[0] for name in project.code([stage]).modules}
+        assert not found.intersection(rooms) - {stage.module.split(".")[1]}, stage
+
+
+def test_no_text_that_digests_leave_out_is_read(project):
+    """Code that catches a `Problem` by name raises another; lists of damage are in no result."""
+    modules = {node.module for node in project.reach(stages(project))[0]}
+    texts = {"Problem", "Exception", "AssertionError"}
+    for module in sorted(modules - {f"{PACKAGE}.provenance.archive"}):
+        for each in ast.walk(ast.parse(project.files[module].read_text())):
+            if isinstance(each, ast.ExceptHandler) and each.name:
+                caught = {n.id for n in ast.walk(each.type) if isinstance(n, ast.Name)}
+                raises = isinstance(each.body[-1], ast.Raise)
+                assert raises or not caught & texts, f"{module}, line {each.lineno}"

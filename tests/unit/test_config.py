@@ -108,6 +108,9 @@ runs: runs.constant-3e-3.length = 150/190
 figures: fig04.title = At {peak_lr of constant-3e3}
     fig04.title: no run or average 'constant-3e3'; the nearest: constant-3e-3
 
+runs: runs.kumar-{size}-wsd-{at}.over.cooldown = [10, 20]
+    runs.kumar-{size}-wsd-{at} and another entry generate 'kumar-70m-wsd-1.5'
+
 runs: runs.kumar-{size}-wsd-{at}.over.at = [1.5, late]
     runs.kumar-70m-wsd-late.at is 'late/190': must be a number or a fraction
 """

@@ -190,6 +190,22 @@ def warm(toy):
     wait_until(lambda: not Path(f"/proc/{server}").exists(), "it outlives its build")
 
 
+@pytest.fixture
+def with_blas(toy):
+    """Its total imports numpy, and its facts are the libraries that compute for it."""
+    toy.edit("total", "import json", "import json\nimport numpy\nimport threadpoolctl")
+    toy.edit("total", '{"identity"', '{"blas": threadpoolctl.threadpool_info(), "identity"')
+    toy.settle()
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="libraries compute on one thread anyway")
+def test_numpy_has_the_threads_of_the_job_and_not_of_the_warm_process(toy, with_blas, warm):
+    done = toy.run("total", OMP_NUM_THREADS="2", **warm[0])
+    assert done.returncode == 0 and Path(warm[0]["PTQ_DYNAMICS_WARM"]).exists(), done.stderr
+    (blas,) = record.read(toy.folder / "results/total.record.json").facts["blas"]
+    assert blas["num_threads"] == 2
+
+
 def test_the_warm_process_gives_the_same_bytes_and_after_an_edit_it_ends(toy, warm):
     environment, _ = warm
 

@@ -8,6 +8,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
+from ptq_dynamics.quantize.methods.rtn import Rtn
 from reference import compare
 from support import GPTQ
 from tiny import TEXT, create, save
@@ -42,6 +43,7 @@ KEPT["Phimoe"] = ("router.weight",)
 KEPT["Mamba"] = ("A_log", "conv1d.weight", "dt_proj.weight")
 GRID = {"bits": 4, "group_size": 16}
 OTHERS = [
+    Rtn(method="rtn", **GRID),
     Awq(method="awq", symmetric=True, duo_scaling=True, grid_points=4, **GRID),
     Int8(method="int8", bits=8, threshold=6.0),
 ]
@@ -107,10 +109,12 @@ def test_other_quantizers_take_every_kind(name, kind, tmp_path):
 def test_int8_saves_a_model_whose_settings_for_sampling_contradict_each_other(tmp_path):
     folder = save(tmp_path / "model")
     (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.5}')
-    assert packed_loss(OTHERS[1], folder, tmp_path / "packed") > 0
+    assert packed_loss(OTHERS[2], folder, tmp_path / "packed") > 0
 
 
-@pytest.mark.parametrize(("name", "kind"), [("GPT2", Gptq(**GPTQ | GRID)), ("Llama", OTHERS[1])])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("GPT2", Gptq(**GPTQ | GRID)), ("Llama", OTHERS[1]), ("GPT2", OTHERS[0])]
+)
 def test_a_model_that_was_saved_without_its_head_is_quantized_alike(name, kind, tmp_path):
     """As GPT-2 and BLOOM are on the hub, where names of tensors lack their first part."""
     model = create(name, tie_word_embeddings=True)

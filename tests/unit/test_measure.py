@@ -115,6 +115,9 @@ FULL = {
     "gptq": lambda plan: plan.measurements.measure("trunk", "gptq3", "all", 100),
     "sharpness": lambda plan: plan.measurements.curvature("trunk", "sharpness", "all", 100),
     "landscape": lambda plan: plan.figures.landscape("trunk", "gptq3", 2),
+    "rtn": lambda plan: plan.measurements.measure("trunk", "rtn3", "all", 100),
+    "awq": lambda plan: plan.measurements.measure("trunk", "awq-4bit", "all", 100),
+    "int8": lambda plan: plan.measurements.measure("trunk", "int8", "all", 100),
 }
 
 

@@ -1,9 +1,11 @@
 """NOTICE lists what is used, with the licences that packages state, and so cannot fall behind."""
 
 import re
+import tomllib
 from importlib import metadata
 
-from support import ROOT
+import yaml
+from support import ROOT, leaves
 
 # A section: a heading, its words, and a line for each thing, `NAME: LICENCE`.
 SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", (ROOT / "NOTICE").read_text(), re.M))
@@ -18,6 +20,7 @@ def plain(name):
 
 
 LISTED = {plain(name): licence for name, licence in PACKAGES.items()}
+TOOLS = [plain(name) for name, _ in LINES["Tools in environments of their own"]]
 
 
 def stated(package):
@@ -44,3 +47,47 @@ def test_everything_that_is_locked_is_listed_with_the_licence_that_it_states():
     assert set(LISTED) == set(PINNED), "others as well"
     assert list(PACKAGES) == sorted(PACKAGES, key=str.casefold), "in another order"
     assert all(PACKAGES.values())
+
+
+CONFIGURED = [
+    (path.stem, next(str(key) for key in at[::-1] if isinstance(key, str)), value)
+    for path in sorted((ROOT / "config").rglob("*.yaml"))
+    for at, value in leaves(yaml.safe_load(path.read_text()))
+]
+
+
+def test_everything_that_corpora_read_is_listed():
+    read = {(file, value) for file, key, value in CONFIGURED if key == "packages"}
+    assert {"smoke", "laptop"} <= {file for file, _ in read}
+    assert not [each for each in read if plain(each[1]) not in LISTED]
+
+
+def test_environments_of_tools_are_listed_whole():
+    tools = [path for path in (ROOT / "envs").glob("*.txt") if path.stem not in {"main", "cuda"}]
+    locked = {
+        plain(name)
+        for path in tools
+        for name in re.findall(r"^([\w.-]+)==", path.read_text(), re.M)
+    }
+    assert {*TOOLS} == locked - set(LISTED)
+    assert sorted(TOOLS, key=lambda name: name.replace("-", "")) == TOOLS
+
+
+# Keys under which configuration names a repository of the hub.
+REPOSITORIES = {"repository", "tokenizer", "path"}
+
+
+def test_every_repository_of_the_hub_that_configuration_names_is_listed():
+    named = {value for _, key, value in CONFIGURED if key in REPOSITORIES}
+    named = {value for value in named if re.fullmatch(r"[\w.-]+/[\w.-]+", str(value))}
+    listed = {name for title in ("Models", "Tokenizers", "Data sets") for name, _ in LINES[title]}
+    assert len(named) >= 4 and named <= listed, named - listed
+    # Tasks of the harness name their data sets themselves.
+    models = {name for name, _ in LINES["Models"]}
+    assert models <= named, f"nothing reads {models - named}"
+
+
+def test_all_that_name_our_licence_name_the_same():
+    licence = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license"]
+    assert licence == yaml.safe_load((ROOT / "CITATION.cff").read_text())["license"]
+    assert (ROOT / "LICENSE").read_text().startswith(f"{licence} License")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from ptq_dynamics.train import train
 from ptq_dynamics.train.processes import Team
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from support import RUNS, SCALE, plan, tiny_config
 
 pytestmark = pytest.mark.slow
@@ -43,3 +44,17 @@ def test_a_phase_trains_on_its_own_data_or_goes_on_with_its_trunks(here, name):
     order = np.random.Generator(np.random.PCG64([100, 0])).permutation((len(tokens) - 1) // context)
     starts = order[skipped * batch : (skipped + 8) * batch] * context
     assert found.tolist() == [tokens[at : at + context + 1].tolist() for at in starts]
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_a_phase_counts_the_tokens_of_its_trunk_and_its_own(here, name):
+    manifest = here.manifest(here.plan.trajectories.train(name))
+    batch, context, _ = BATCHES[name]
+    steps = [12, 14, 16, 18, 20]
+    expected = {step: 12 * 4 * 16 + (step - 12) * batch * context for step in range(12, 21)}
+    points = Trajectory([manifest]).checkpoints
+    assert [(point.step, point.tokens) for point in points] == [(s, expected[s]) for s in steps]
+    assert manifest.facts["tokens_processed"] == 8 * batch * context
+    rows = manifest.file(train.CURVE).read_text().splitlines()[1:]
+    logged = [tuple(map(int, row.split(",")[:2])) for row in rows]
+    assert logged == [(step, expected[step]) for step in steps[1:]]

@@ -12,6 +12,13 @@ FILES = ("curve.csv", "step-1/model.safetensors")
 JOB = {"stage": "a", "name": "b", "inputs": {}, "libraries": {}}
 
 
+def leased(folder) -> Paths:
+    paths = Paths(folder)
+    folder.mkdir()
+    paths.lease.touch()
+    return paths
+
+
 def make(paths: Paths, text: str) -> record.Record:
     """Make a result in its work folder."""
     work = paths.work(IDENTITY)
@@ -47,9 +54,7 @@ def kill_at(monkeypatch, number):
 
 def test_whenever_it_is_killed_the_next_process_only_publishes_what_is_left(tmp_path, monkeypatch):
     """And what it leaves is never taken for a result that it is not."""
-    paths = Paths(tmp_path / "result")
-    paths.folder.mkdir()
-    paths.lease.touch()
+    paths = leased(tmp_path / "result")
     make(paths, "earlier")
     put(paths)
     for number in itertools.count():
@@ -72,3 +77,12 @@ def test_whenever_it_is_killed_the_next_process_only_publishes_what_is_left(tmp_
     # Record, manifest and list of dropped files of the earlier result, its files and their folder;
     # then what is new, with record and manifest.
     assert number >= 3 + 3 + 2 + 2
+
+
+def test_what_a_killed_process_has_moved_is_no_result_once_it_has_changed(tmp_path):
+    paths = leased(tmp_path / "result")
+    make(paths, "made")
+    put(paths)
+    assert execute.is_prepared(paths.work(IDENTITY), paths)
+    (paths.folder / FILES[0]).write_text("else")
+    assert not execute.is_prepared(paths.work(IDENTITY), paths)

@@ -1,11 +1,13 @@
 """What the text of the paper is told, and what is said where it cannot be typeset."""
 
 import json
+import re
 import shutil
 
 import pytest
+from ptq_dynamics.config.loading import scales
 from ptq_dynamics.paper.typeset import compiled
-from support import ROOT, one_line
+from support import ROOT, one_line, plan
 
 pytestmark = pytest.mark.slow
 
@@ -99,3 +101,26 @@ def test_numbers_are_shown_with_their_errors_and_powers(text_of, shown, text):
 def test_what_cannot_be_typeset_is_told_in_one_line(text_of, line, words):
     with one_line("paper/paper.typ:3: ", *words):
         typeset(text_of, line)
+
+
+@pytest.mark.parametrize("scale", scales(ROOT / "config"))
+def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_scale(scale):
+    """And it says of each figure of the paper why it is not drawn."""
+    few = plan(scale, figures=["fig04"]).paper.typeset().settings.contents["figures"]
+    assert few["fig06"]["missing"] == "it was not chosen for this build"
+    told = plan(scale).paper.typeset().settings
+    figures = told.contents["figures"]
+    written = plan("smoke").site.config.figures.items()
+    assert [*figures] == [*few] == [name for name, figure in written if figure.group is None]
+    numbers = told.contents["numbers"]
+    texts = [path.read_text() for path in ROOT.glob("paper/**/*.typ")]
+    cited = {key for text in texts for key in re.findall(r'\bnum\("([^"]+)"\)', text)}
+    own = {key for key in cited if key.split(".")[0] in ("scale", "models", "runs", "quantizers")}
+    published = {key for key in cited if key.startswith("paper.")}
+    assert len(own) > 15 and len(published) > 5
+    assert [key for key in own | published if key not in numbers] == []
+    real = scale in ("node", "paper")
+    assert told.contents["scale"]["miniatures"] != real
+    missing = {n: e["missing"] for n, e in figures.items() if e["missing"]}
+    assert [*missing] == (["fig11", "fig15", "fig23"] if real else [])
+    assert all(re.fullmatch(r"\w+ scale leaves out .+ \(.+\)", why) for why in missing.values())

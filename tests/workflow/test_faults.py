@@ -17,9 +17,6 @@ from support import artifacts, copy_results, differing, wait_until
 TRUNK = "results/smoke/train/constant-3e-3/seed-201"
 
 
-# Snakemake that is killed
-
-
 @pytest.fixture(scope="module")
 def partial(built, tmp_path_factory):
     """A copy without the figure and some of what is quantized."""
@@ -88,14 +85,10 @@ LOSSES = "results/smoke/measure/constant-3e-3/seed-201/fp/all"
 
 
 def test_a_job_that_is_killed_once_it_has_published_has_its_result(built, tmp_path):
-    """Snakemake calls it failed, and would remove its manifest. What the job reads is of tomorrow,
-    as after a clock was set back."""
+    """Snakemake calls it failed, and would remove its manifest."""
     project = Project.copy(tmp_path / "project", figures="fig04")
     copy_results(built.folder, project.folder, ["results/smoke/corpus/main", TRUNK, LOSSES])
     shutil.copytree(built.folder / ".snakemake", project.folder / ".snakemake")
-    tomorrow = time.time() + 24 * 3600
-    for place in ("results/smoke/corpus/main", TRUNK):
-        os.utime(project.folder / place / "manifest.json", (tomorrow, tomorrow))
     target = (f"{LOSSES}/manifest.json",)
     path = project.folder / LOSSES / "record.json"
     path.unlink()
@@ -111,6 +104,10 @@ def test_a_job_that_is_killed_once_it_has_published_has_its_result(built, tmp_pa
 
 
 def test_two_builds_of_one_figure_at_once_end_well_and_make_nothing_twice(built, partial):
+    """And what was made before a clock was set back, and is of tomorrow, stops neither."""
+    tomorrow = time.time() + 24 * 3600
+    for place in ("results/smoke/corpus/main", TRUNK):
+        os.utime(partial.folder / place / "manifest.json", (tomorrow, tomorrow))
     target = ("figures",)
     command = partial.command("--cores", "2", targets=target)
     builds = [partial.start(command, **PIPES) for _ in range(2)]

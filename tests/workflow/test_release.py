@@ -127,12 +127,16 @@ def cloned(project, tmp_path):
 
 
 def test_an_audit_names_commits_that_the_branch_lacks(project, cloned):
-    """As after a squash."""
+    """As after a rebase, or a squash."""
+    text = (project.folder / "README.md").read_text()
+    # Another commit of the same tree, but only records of this one may be released.
+    said = cloned(text, "--amend").ptq(*AUDIT)
+    assert said.returncode == 0 and said.stdout.endswith("all is well\n"), said.stdout + said.stderr
+    done = command(project, "release")
+    assert done.returncode == 1 and "no clean commit of this branch" in done.stderr, done.stderr
     said = cloned("Other words.", "--amend").ptq(*AUDIT)
     assert said.returncode == 1 and "names commit" in said.stdout, said.stdout + said.stderr
     assert said.stdout.endswith("remove the records and build again\n")
-    done = command(project, "release")
-    assert done.returncode == 1 and "no clean commit of this branch" in done.stderr, done.stderr
 
 
 def test_an_audit_of_a_shallow_clone_counts_the_commits_that_it_cannot_know(cloned):

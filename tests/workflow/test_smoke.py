@@ -78,15 +78,6 @@ def test_the_table_holds_what_every_evaluation_measured(built):
     assert rows.stderr.to_numpy()[known] == pytest.approx(errors, rel=1e-6)
 
 
-# Claims: their numbers, and those of figures that were not chosen
-
-
-def losses(project, name, quantizer):
-    place = project.folder / f"results/smoke/measure/{name}/seed-201/{quantizer}/all"
-    found = load_file(place / "losses.safetensors")
-    return {key: each.astype(np.float64) for key, each in found.items()}
-
-
 def test_every_rule_is_written_out_and_every_figure_is_a_target(built):
     listed = built.process([SNAKEMAKE, "--list", "--config", "scale=smoke"]).stdout.split()
     files = [built.folder / "Snakefile", *(built.folder / "workflow/rules").glob("*.smk")]
@@ -100,6 +91,12 @@ def test_every_rule_is_written_out_and_every_figure_is_a_target(built):
 
 
 # Claims: their numbers, and those of figures that were not chosen
+
+
+def losses(project, name, quantizer):
+    place = project.folder / f"results/smoke/measure/{name}/seed-201/{quantizer}/all"
+    found = load_file(place / "losses.safetensors")
+    return {key: each.astype(np.float64) for key, each in found.items()}
 
 
 def test_numbers_are_those_of_the_raw_losses(built):
