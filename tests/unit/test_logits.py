@@ -5,10 +5,17 @@ import torch
 import transformers
 from ptq_dynamics import models
 from ptq_dynamics.quantize.methods.gptq import Gptq
+from ptq_dynamics.quantize.methods.recipe import Recipe
 from safetensors.torch import load_file, save_file
 from support import GPTQ, one_line
 from tiny import TEXT, create, edit, save, uneven
 
+# What kinds need besides a shape.
+MORE = {"OPT": {"ffn_dim": 64, "word_embed_proj_dim": 32}}
+SMALL = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
+MORE |= {"GPTJ": {**SMALL, "rotary_dim": 8}, "CodeGen": {**SMALL, "rotary_dim": 8}}
+MORE["OpenAIGPT"] = SMALL
+MORE["DeepseekV3"] = {"num_nextn_predict_layers": 1, "num_key_value_heads": 4}
 # Attention that the default of transformers, sdpa, leaves out.
 ODD = {"Gemma2": {"attn_logit_softcapping": 0.5, "head_dim": 8}, "Doge": {}}
 
@@ -28,26 +35,48 @@ def test_attention_is_that_of_the_configuration(kind, tmp_path):
 
 def test_alibi_of_falcon_counts_once(tmp_path):
     save(tmp_path / "model", "Falcon", alibi=True, new_decoder_architecture=False)
-    with one_line("adds the alibi of Falcon twice", "rtn"):
+    with one_line("need eager attention", "falcon", "rtn is exact"):
         Gptq(**GPTQ | {"bits": 4, "group_size": 16}).quantize(tmp_path / "model", TEXT)
 
 
-# Weights that a model has no use for, and what is no weight of it: buffers, and other heads.
-MORE = {
-    "model.layers.0.self_attn.q_proj.bias": (32,),
-    "lm_head.bias": (96,),
-    "model.layers.0.self_attn.rotary_emb.inv_freq": None,
-    "model.layers.0.self_attn.masked_bias": None,
-    "v_head.summary.weight": None,
-}
+def test_a_recipe_that_would_round_nothing_is_refused(tmp_path):
+    recipe = {"method": "recipe", "bits": 4, "scheme": "MXFP4A16"}
+    made = Recipe(**recipe, modifiers=[{"QuantizationModifier": {}}])
+    with one_line("no recipe fits layers of falcon"):
+        made.quantize(save(tmp_path / "model", "Falcon"), TEXT)
 
 
-@pytest.mark.parametrize("name", MORE)
-def test_no_weight_is_dropped_without_a_word(name, tmp_path):
-    file = save(tmp_path) / "model.safetensors"
-    before = losses(models.load(tmp_path))
-    save_file(load_file(file) | {name: torch.ones(MORE[name] or 4)}, file, {"format": "pt"})
-    if MORE[name]:
+BIAS, MASK = (32,), (1, 1, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "shape", "is_used"),
+    [
+        ("Llama", "model.layers.0.self_attn.q_proj.bias", BIAS, True),
+        ("Llama", "model.layers.0.self_attn.q_proj.lora_A.weight", BIAS, True),
+        ("Llama", "model.layers.0.self_attn.q_norm.weight", BIAS, True),
+        ("Llama", "model.layers.2.mlp.up_proj.weight", BIAS, True),
+        ("Llama", "lm_head.bias", (96,), True),
+        ("GPT2", "h.2.ln_1.weight", BIAS, True),
+        # Buffers, another head, and a layer that predicts a token more.
+        ("Llama", "model.layers.0.self_attn.rotary_emb.inv_freq", (4,), False),
+        ("GPTNeoX", "gpt_neox.layers.0.attention.masked_bias", (1,), False),
+        ("GPTJ", "transformer.h.0.attn.bias", MASK, False),
+        ("OpenAIGPT", "h.0.attn.bias", MASK, False),
+        ("CodeGen", "transformer.h.0.attn.causal_mask", MASK, False),
+        ("OPT", "model.decoder.version", (1,), False),
+        ("Falcon", "transformer.h.0.self_attention.maybe_rotary.inv_freq", (4,), False),
+        ("Llama", "v_head.summary.weight", BIAS, False),
+        ("DeepseekV3", "model.layers.2.eh_proj.weight", BIAS, False),
+    ],
+)
+def test_no_weight_is_dropped_without_a_word(kind, name, shape, is_used, tmp_path):
+    file = save(tmp_path, kind, **MORE.get(kind, {})) / "model.safetensors"
+    before, tensors = losses(models.load(tmp_path)), load_file(file)
+    if name.startswith("h."):  # as of a model that was saved without its head
+        tensors = {key.removeprefix("transformer."): value for key, value in tensors.items()}
+    save_file(tensors | {name: torch.ones(shape)}, file, {"format": "pt"})
+    if is_used:
         with one_line(f"the model of its config.json has no {name}"):
             models.load(tmp_path)
     else:

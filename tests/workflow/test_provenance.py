@@ -127,7 +127,7 @@ def forge(account):
 def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_path):
     copy = project.copied(tmp_path / "project")
     reason, code = "the same numbers as before", copy.folder / f"{PACKAGE}/figures/panels.py"
-    copy.replace(code, "(sizes[0], sizes[-1])", "[sizes[0], sizes[-1]]")
+    copy.replace(code, "(min(sizes), max(sizes))", "[min(sizes), max(sizes)]")
     stale = status(copy)
     assert {*stale.values()} == {"outdated"}
     choice = ("--scale", "smoke", "--figures", copy.figures, "--reason", reason)

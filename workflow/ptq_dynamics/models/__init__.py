@@ -46,6 +46,7 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 CACHE = "use_cache"  # the option that jobs give to every model
 # Under sdpa, its default, transformers ignores this entry of a configuration, and Doge's mask.
 SOFTCAP = "attn_logit_softcapping"
+BUFFERS = ("inv_freq", "masked_bias")  # of models of today without them
 OFFLOADED = "offloaded"  # folder of weights that fit into no memory
 
 
@@ -130,10 +131,11 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> P
 def require_eager(model: PreTrainedModel) -> None:
     """Raise `Problem` if transformers computes other logits under eager attention, which
     llm-compressor and second derivatives need."""
-    if model.config.model_type == "falcon" and model.config.alibi:
+    kind = model.config.model_type
+    if kind == "moshi" or (kind == "falcon" and model.config.alibi):
         raise Problem(
-            "GPTQ, AWQ, recipes and curvature need eager attention, in which transformers adds the "
-            "alibi of Falcon twice; leave them out (rtn is exact), or the model"
+            "GPTQ, AWQ, recipes and curvature need eager attention, which transformers computes "
+            f"otherwise for this {kind}; leave them out (rtn is exact), or the model"
         )
 
 
@@ -233,13 +235,25 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
 
 
 def _unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
-    """Return the names of weights that would change the logits if the model had them. These are no
-    buffers, and not in a head of their own, such as a value head."""
-    parts = {part for module in (model, model.base_model) for part, _ in module.named_children()}
-    # Those of a rotation come after what was read.
-    known = {*model.state_dict(), *(name for name, _ in model.named_buffers())}
-    inside = (name for name in names if name.partition(".")[0] in parts)
-    return [name for name in inside if name not in known and not name.endswith("masked_bias")]
+    """Return the names of weights that would change the logits if the model had them: no buffers,
+    heads beside its own, or layers that predict further tokens."""
+    modules, config = dict(model.named_modules()), model.config.get_text_config()
+    base = model.base_model_prefix  # which names of a model that was saved without its head lack
+    layers = getattr(config, "num_hidden_layers", 0)
+    further = range(layers, layers + (getattr(config, "num_nextn_predict_layers", None) or 0))
+
+    def counts(name: str) -> bool:
+        place, _, last = name.removeprefix(f"{base}.").rpartition(".")
+        parts = place.split(".")
+        parent = modules.get(f"{base}.{place}") or modules.get(place)
+        is_inside = f"{base}.{parts[0]}" in modules or parts[0] in modules
+        is_further = any(part.isdigit() and int(part) in further for part in parts[:3])
+        # Masks are buffers of attention, which has no weights of its own.
+        is_weight = parent is None or bool([*parent.parameters(recurse=False)])
+        return is_inside and is_weight and not is_further and last not in BUFFERS
+
+    known = model.state_dict()  # with a rotation, which comes after what was read
+    return [name for name in names if name not in known and counts(name)]
 
 
 def _rotate(model: PreTrainedModel, folder: Path, about: dict[str, object] | None) -> None:

@@ -51,7 +51,12 @@ class Recipe(Calibrated, Grouped):
 
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
-        if models.left_out(model, layers) or any(hasattr(e, "transposed") for e in layers.values()):
+        # The library rounds no weights of a layer with a `forward` of its own, as Falcon's.
+        is_odd = any(
+            hasattr(e, "transposed") or type(e).forward is not torch.nn.Linear.forward
+            for e in layers.values()
+        )
+        if models.left_out(model, layers) or is_odd:
             raise Problem(f"no recipe fits layers of {model.config.model_type}; use another method")
         try:
             scheme = preset_name_to_scheme(self.scheme, [*layers])
