@@ -25,6 +25,7 @@ DENSE = {
     # These two lose their causal mask in llm-compressor.
     "Mistral": {},
     "Phi3": {"pad_token_id": 0},
+    "Gemma2": {**HEAD, "attn_logit_softcapping": 0.5},
     "Gemma3Text": HEAD,
     "Olmo2": {},
     "Apertus": {},

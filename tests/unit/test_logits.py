@@ -7,7 +7,7 @@ from ptq_dynamics import models
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.recipe import Recipe
 from safetensors.torch import load_file, save_file
-from support import GPTQ, one_line
+from support import GPTQ, one_line, plan
 from tiny import TEXT, create, edit, save, uneven
 
 # What kinds need besides a shape.
@@ -37,6 +37,13 @@ def test_alibi_of_falcon_counts_once(tmp_path):
     save(tmp_path / "model", "Falcon", alibi=True, new_decoder_architecture=False)
     with one_line("need eager attention", "falcon", "rtn is exact"):
         Gptq(**GPTQ | {"bits": 4, "group_size": 16}).quantize(tmp_path / "model", TEXT)
+
+
+def test_libraries_of_their_own_refuse_capped_logits(tmp_path):
+    other = plan("smoke").site.config.quantizers["gptqmodel-4bit"]
+    folder = save(tmp_path / "model", "Gemma2", **ODD["Gemma2"])
+    with one_line("gptqmodel may leave out attn_logit_softcapping", "use gptq"):
+        next(other.quantize_all([folder], TEXT, None))
 
 
 def test_a_recipe_that_would_round_nothing_is_refused(tmp_path):

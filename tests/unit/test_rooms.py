@@ -30,7 +30,7 @@ ROOMS += ["figures", "claims", "paper", "config", "plan", "provenance", "report"
 # Lines at most, by what git lists: lower a number when the count falls, raise it to mend a fault.
 BUDGETS = {
     "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_401),
-    "tests": (["tests"], 15_207),
+    "tests": (["tests"], 15_215),
     "docs": (["docs/*.md"], 800),
     "make": (["Makefile"], 90),
 }
