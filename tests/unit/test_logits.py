@@ -1,4 +1,4 @@
-"""Logits are those of all weights in a checkpoint, with attention as its config.json asks."""
+"""Logits come from all weights of a checkpoint, and from the attention that config.json names."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from support import GPTQ, one_line, plan
 from tiny import TEXT, create, edit, save, uneven
 
-# What kinds need besides a shape.
+# Options of kinds besides their shape.
 MORE = {"OPT": {"ffn_dim": 64, "word_embed_proj_dim": 32}}
 SMALL = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
 MORE |= {"GPTJ": {**SMALL, "rotary_dim": 8}, "CodeGen": {**SMALL, "rotary_dim": 8}}
@@ -33,16 +33,16 @@ def test_attention_is_that_of_the_configuration(kind, tmp_path):
     assert not torch.allclose(losses(with_it), losses(without), rtol=1e-3)
 
 
-def test_alibi_of_falcon_counts_once(tmp_path):
+def test_calibration_refuses_alibi_that_counts_twice(tmp_path):
     save(tmp_path / "model", "Falcon", alibi=True, new_decoder_architecture=False)
-    with one_line("need eager attention", "falcon", "rtn is exact"):
+    with one_line("other logits of this falcon under eager attention", "use rtn"):
         Gptq(**GPTQ | {"bits": 4, "group_size": 16}).quantize(tmp_path / "model", TEXT)
 
 
-def test_libraries_of_their_own_refuse_capped_logits(tmp_path):
+def test_gptqmodel_refuses_capped_logits(tmp_path):
     other = plan("smoke").site.config.quantizers["gptqmodel-4bit"]
     folder = save(tmp_path / "model", "Gemma2", **ODD["Gemma2"])
-    with one_line("gptqmodel may leave out attn_logit_softcapping", "use gptq"):
+    with one_line("gptqmodel may ignore attn_logit_softcapping", "use gptq"):
         next(other.quantize_all([folder], TEXT, None))
 
 

@@ -44,9 +44,10 @@ BESIDE = 1.25  # memory of a model with its activations, relative to its weights
 # Names of the number of experts in configurations of transformers.
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 CACHE = "use_cache"  # the option that jobs give to every model
-# Under sdpa, its default, transformers ignores this entry of a configuration, and Doge's mask.
+# Under its default, sdpa, transformers ignores this entry of config.json, and the mask of Doge.
 SOFTCAP = "attn_logit_softcapping"
-BUFFERS = ("inv_freq", "masked_bias")  # of models of today without them
+# Buffers that earlier versions of transformers saved, and that their models no longer have.
+BUFFERS = ("inv_freq", "masked_bias")
 OFFLOADED = "offloaded"  # folder of weights that fit into no memory
 
 
@@ -129,13 +130,13 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: object) -> P
 
 
 def require_eager(model: PreTrainedModel) -> None:
-    """Raise `Problem` if transformers computes other logits under eager attention, which
-    llm-compressor and second derivatives need."""
+    """Raise `Problem` if the logits of a model differ under eager attention, which llm-compressor
+    and second derivatives need."""
     kind = model.config.model_type
     if kind == "moshi" or (kind == "falcon" and model.config.alibi):
         raise Problem(
-            "GPTQ, AWQ, recipes and curvature need eager attention, which transformers computes "
-            f"otherwise for this {kind}; leave them out (rtn is exact), or the model"
+            f"transformers computes other logits of this {kind} under eager attention, which GPTQ, "
+            "AWQ, recipes and curvature need; use rtn, or leave the model out"
         )
 
 
@@ -235,10 +236,10 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
 
 
 def _unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
-    """Return the names of weights that would change the logits if the model had them: no buffers,
-    heads beside its own, or layers that predict further tokens."""
+    """Return those of the `names` in a file that a model lacks, and that are weights of its layers.
+    Buffers, other heads, and layers that predict further tokens do not change the logits."""
     modules, config = dict(model.named_modules()), model.config.get_text_config()
-    base = model.base_model_prefix  # which names of a model that was saved without its head lack
+    base = model.base_model_prefix  # names lack it if the model was saved without its head
     layers = getattr(config, "num_hidden_layers", 0)
     further = range(layers, layers + (getattr(config, "num_nextn_predict_layers", None) or 0))
 
@@ -248,11 +249,11 @@ def _unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
         parent = modules.get(f"{base}.{place}") or modules.get(place)
         is_inside = f"{base}.{parts[0]}" in modules or parts[0] in modules
         is_further = any(part.isdigit() and int(part) in further for part in parts[:3])
-        # Masks are buffers of attention, which has no weights of its own.
+        # A module without weights of its own, such as attention, has only buffers, such as masks.
         is_weight = parent is None or bool([*parent.parameters(recurse=False)])
         return is_inside and is_weight and not is_further and last not in BUFFERS
 
-    known = model.state_dict()  # with a rotation, which comes after what was read
+    known = model.state_dict()  # with rotations, which `_rotate` has added
     return [name for name in names if name not in known and counts(name)]
 
 

@@ -155,7 +155,7 @@ def _write(
 
 
 def _saved(name: str, model_type: str, files: Weights) -> str:
-    """Return the name of a parameter in the files of a checkpoint. Raises `Problem` without one."""
+    """Return the name of a parameter in the files of a checkpoint; `Problem` if they lack it."""
     if model_type in MIXTRAL and ".mlp.experts." in name:
         for ours, theirs in NAMES.items():
             name = name.replace(ours, theirs)

@@ -46,7 +46,7 @@ class ForeignGptq(Calibrated, Grouped):
         from ptq_dynamics.quantize.storage import on_grids
 
         if any(models.configuration(folder).get(models.SOFTCAP) for folder in folders):
-            raise Problem(f"{self.method} may leave out {models.SOFTCAP}, as sdpa does; use gptq")
+            raise Problem(f"{self.method} may ignore {models.SOFTCAP}, as sdpa does; use gptq")
         scratch = context.scratch.resolve()
         targets = [scratch / f"by-tool-{number}" for number in range(len(folders))]
         for target in targets:

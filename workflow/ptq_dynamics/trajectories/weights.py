@@ -25,8 +25,8 @@ class Weights:
         require_plain(folder, folder, self.forms())
 
     def saved(self, name: str) -> str | None:
-        """Return the name of a parameter in the files, None if they have none of it. Names of a
-        model that was saved without its head lack the first part."""
+        """Return the name of a parameter in the files, or None if they lack it. Files of a model
+        that was saved without its head have names without the first part."""
         return next((n for n in (name, name.partition(".")[2]) if n in self._homes), None)
 
     def tensors(self, names: Iterable[str]) -> dict[str, Tensor]:

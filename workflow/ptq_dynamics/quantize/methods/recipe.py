@@ -51,7 +51,7 @@ class Recipe(Calibrated, Grouped):
 
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
-        # The library rounds no weights of a layer with a `forward` of its own, as Falcon's.
+        # llm-compressor does not round layers with a `forward` of their own, such as Falcon's.
         is_odd = any(
             hasattr(e, "transposed") or type(e).forward is not torch.nn.Linear.forward
             for e in layers.values()
