@@ -46,8 +46,7 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 CACHE = "use_cache"  # the option that jobs give to every model
 # Under its default, sdpa, transformers ignores this entry of config.json, and the mask of Doge.
 SOFTCAP = "attn_logit_softcapping"
-# Buffers that earlier versions of transformers saved, and that their models no longer have.
-BUFFERS = ("inv_freq", "masked_bias")
+BUFFERS = ("inv_freq", "masked_bias")  # saved by earlier versions of transformers
 OFFLOADED = "offloaded"  # folder of weights that fit into no memory
 
 
