@@ -82,7 +82,7 @@ def test_a_build_tells_if_its_jobs_were_planned_otherwise_meanwhile(tmp_path, mo
     first, other = (plan("smoke", CONFIG, seed, ["fig04"]) for seed in (1, 2))
     for chosen in (first, other):
         for job in chosen.targets():
-            chosen.site.settle_all(job)
+            chosen.settle(job)
         handlers.require_planned(chosen)
     with one_line("has planned figures/smoke/fig04.manifest.json otherwise meanwhile"):
         handlers.require_planned(first)

@@ -17,6 +17,7 @@ ROOT = Path(os.path.relpath(HERE.parent))
 CONFIG = Path("config") if Path("config/runs.yaml").is_file() else ROOT / "config"
 
 
+# Defaults of scale and figures; `load` reads all other files.
 configfile: str(CONFIG / "config.yaml")
 
 
@@ -35,8 +36,9 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 # With --sdm conda; otherwise jobs run in the environment of Snakemake. It formats this path.
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
-# What a job does is in docs/how-it-works.md, section From jobs to results.
-# Snakemake removes the log before it, and shows it even if the job ends before it writes one.
+# A job calls `run` of a module, the stage that plan/*_jobs.py names for its rule (engine/execute.py).
+# `handlers.prepare` sets which Python this is. Snakemake removes the log before a job, and shows it
+# even if the job ends before it writes one.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 
 
@@ -54,7 +56,7 @@ def settled_spec(kind):
     def specification(wildcards):
         job = or_exit(plan.job, kind, **dict(wildcards.items()))
         if workflow.is_main_process:
-            plan.site.settle_all(job)
+            plan.settle(job)
         return str(job.paths.spec)
 
     return specification
@@ -93,6 +95,7 @@ def requests(kind, devices=0):
 
 
 onstart:
+    # With many outdated results, it starts the warm process, which forks the jobs.
     handlers.begin(plan, local=workflow.local_exec)
 
 

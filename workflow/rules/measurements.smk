@@ -16,6 +16,7 @@ rule environment:
         JOB
 
 
+# Quantizes each checkpoint, and measures it; there is no rule that only quantizes.
 rule measure:
     input:
         **inputs_of("measure", "corpus", "trajectory", "task", "environment"),
@@ -95,6 +96,7 @@ rule comparison:
         JOB
 
 
+# Writes measurements.csv.
 rule collect:
     input:
         **inputs_of("collect", "measure", "beside", "others"),

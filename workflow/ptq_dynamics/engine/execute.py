@@ -232,7 +232,8 @@ def _make(spec: Spec, context: Context[object], work: Path) -> Manifest:
     context.out, context.scratch = work / OUT, work / SCRATCH
     context.out.mkdir(parents=True, exist_ok=True)
     context.scratch.mkdir(exist_ok=True)
-    return manifest.describe(context.out, Paths.of(spec).manifest, _stage(spec).run(context))
+    facts = _stage(spec).run(context)
+    return manifest.describe(context.out, Paths.of(spec).manifest, facts)
 
 
 def _stage(spec: Spec) -> ModuleType:

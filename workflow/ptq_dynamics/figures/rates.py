@@ -15,7 +15,8 @@ from ptq_dynamics.measure import names
 
 
 def learning_rates(data: Curves) -> pd.DataFrame:
-    """Return the learning rate of every run, one point for each checkpoint with a known rate."""
+    """Return the learning rate of every run, one point for each checkpoint with a known rate. It is
+    that of the next update, from the manifest of the training job."""
     rows = [
         {names.TRAJECTORY: run.name, names.SEED: run.seed, **asdict(checkpoint)}
         for run in data.settings.runs

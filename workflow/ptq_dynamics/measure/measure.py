@@ -60,7 +60,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, object]:
     facts: dict[str, object] = {"digests": digests, "tasks": {}, "carried": {}}
     by_name: dict[str, dict[str, object]] = {} if is_full else {"raised_damping": {}}
     plain: Made = ((checkpoint, source.folder(checkpoint), {}, {}) for checkpoint in chosen)
-    made = plain if is_full else _packed(context, source, chosen)
+    made = plain if is_full else _quantized(context, source, chosen)
     for checkpoint, folder, errors, about in made:
         name = checkpoint.id
         if is_full:
@@ -135,7 +135,7 @@ def _losses(
     return losses, {name: torch.stack(values) for name, values in means.items()}
 
 
-def _packed(
+def _quantized(
     context: Context[MeasureSettings], source: Trajectory, chosen: list[Checkpoint]
 ) -> Made:
     from ptq_dynamics.quantize.layers import model_errors

@@ -185,7 +185,7 @@ def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]
 
 def _rows(series: Series, inputs: Inputs, kinds: Iterable[str]) -> Iterator[Row]:
     manifests = manifests_of(series, inputs)
-    rows = (_losses(series, inputs), _of_manifests(manifests), _accuracies(series, inputs))
+    rows = (_loss_rows(series, inputs), _of_manifests(manifests), _accuracy_rows(series, inputs))
     yield from _placed(series, manifests, chain(*rows))
     for manifest in chain(*(inputs.get(series.label(kind), ()) for kind in kinds)):
         if names.VALUES in manifest.files:
@@ -212,7 +212,7 @@ def _value(
     return measured | dict(zip((names.VALUE, names.ERROR), estimate, strict=True))
 
 
-def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
+def _loss_rows(series: Series, inputs: Inputs) -> Iterator[Row]:
     full = losses_of_blocks(in_full_precision(series), inputs)
     for name, losses in losses_of_blocks(series, inputs).items():
         yield _value(name, names.LOSS, mean_and_error(losses))
@@ -234,7 +234,7 @@ def _of_manifests(manifests: Sequence[Manifest]) -> Iterator[Row]:
                 yield _value(name, metric, (value, None))
 
 
-def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
+def _accuracy_rows(series: Series, inputs: Inputs) -> Iterator[Row]:
     """Return values by checkpoint, task and metric, and of the mean over tasks."""
     counted, fp = tasks(series, inputs), in_full_precision(series)
     full, right = ({task: outcomes(one, task, inputs) for task in counted} for one in (fp, series))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
-from ptq_dynamics.engine.job import Job
+from ptq_dynamics.engine.job import Job, settle
 from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.plan import (
     claim_jobs,
@@ -30,10 +30,12 @@ BY_TARGET = {"claims": "judge", "tables": "tabulate", "paper": "typeset", "backe
 
 
 class Plan:
-    """All jobs of a configuration; raises `Problem` if its parts do not fit together."""
+    """All jobs of a configuration, and those that this build settled; raises `Problem` if parts of
+    the configuration do not fit together."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
         self.site = site = Site(config, root)
+        self.settled, self.stale = set[str](), dict[str, Job]()
         check(site)
         self.trajectories = trajectory_jobs.TrajectoryJobs(site)
         self.measurements = measurement_jobs.MeasurementJobs(site, self.trajectories)
@@ -54,6 +56,13 @@ class Plan:
         if path not in made:
             raise Problem(f"no figure, claim or table of this scale needs {path}")
         return made[path]
+
+    def settle(self, job: Job) -> None:
+        """Settle the files of a job and of all that it needs (`engine.job.settle`)."""
+        for needed in self.site.needed([job], self.settled):
+            waits = any(path in self.stale for path in needed.needs)
+            if not settle(needed, waits=waits, deep=self.site.config.choice.deep):
+                self.stale[needed.manifest] = needed
 
     def requests(
         self, rule: str, attempt: int = 1, wildcards: Mapping[str, str] = {}

@@ -59,7 +59,7 @@ def begin(plan: Plan, *, local: bool) -> None:
         os.environ[lease.SHARED] = str(plan.site.config.scale.jobs_per_device)
     # `ptq-dynamics measure` starts one for several builds.
     is_cold = run.VARIABLE not in os.environ
-    if local and is_cold and scale.warm and len(plan.site.stale) >= MANY:
+    if local and is_cold and scale.warm and len(plan.stale) >= MANY:
         warm.start()
 
 
@@ -77,7 +77,7 @@ def finish(plan: Plan) -> None:
 def require_planned(plan: Plan) -> None:
     """Raise `Problem` if another build, or a dry run, has planned a job otherwise meanwhile."""
     mend = "meanwhile; run the same command again when no other build runs"
-    for job in map(plan.site.made.__getitem__, plan.site.settled):
+    for job in map(plan.site.made.__getitem__, plan.settled):
         if not job.paths.spec.exists():
             raise Problem(f"{job.folder} was deleted {mend}")
         if job.paths.spec.read_text(encoding="utf-8") != job.text:

@@ -129,7 +129,7 @@ class MeasurementJobs(Planner):
                 for seed in self.planned[name].seeds_shown(query.seeds):
                     series = self.series(name, quantizer, seed)
                     every[series] = None
-                    inputs |= self.inputs(series) if is_evaluated else {}
+                    inputs |= self.measurements_of(series) if is_evaluated else {}
                     for probe in probes if quantizer == FULL_PRECISION else ():
                         shards = self.planned[name].shards
                         jobs = [self.curvature(name, probe, shard, seed) for shard in shards]
@@ -147,7 +147,7 @@ class MeasurementJobs(Planner):
         kind = self.kind(quantizer, trajectory)
         return Series(*own, kind.method, kind.bits, kind.resolved_group_size, checkpoints)
 
-    def inputs(self, series: Series) -> dict[str, list[str]]:
+    def measurements_of(self, series: Series) -> dict[str, list[str]]:
         """Return manifests of a series' measurements, and of its tasks at chance, by label."""
         name, quantizer = series.trajectory, series.quantizer
         shards = self.planned[name].shards
@@ -205,7 +205,7 @@ class MeasurementJobs(Planner):
             inputs[needs.quantized(quantizer)] = [job.manifest]
             series.append(self.series(name, quantizer))
         for one in series:
-            inputs |= self.inputs(one)
+            inputs |= self.measurements_of(one)
         settings = ComparisonSettings(tuple(map(tuple, backends.groups)), tuple(series))
         return self.make(COMPARISON, name, inputs, settings)
 

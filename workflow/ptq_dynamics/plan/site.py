@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ptq_dynamics.config import Config
-from ptq_dynamics.engine.job import Job, settle
+from ptq_dynamics.engine.job import Job
 from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.measure.series import Query
@@ -43,7 +43,7 @@ class Site:
         self.root, self.planned = root, Catalogue(self.config, entries)
         self.configured = config.figures  # also those that the scale leaves out
         self.results, self.pictures = f"results/{scale}", f"figures/{scale}"
-        self.made, self.settled, self.stale = dict[str, Job](), set[str](), dict[str, Job]()
+        self.made = dict[str, Job]()
 
     def make(
         self,
@@ -67,13 +67,6 @@ class Site:
     def left_out(self, figure: str) -> list[str]:
         """Return the trajectories of a figure that the scale leaves out."""
         return [n for n in self.configured[figure].trajectories if n not in self.planned]
-
-    def settle_all(self, job: Job) -> None:
-        """Settle the files of a job and of all that it needs (`job.settle`)."""
-        for needed in self.needed([job], self.settled):
-            waits = any(path in self.stale for path in needed.needs)
-            if not settle(needed, waits=waits, deep=self.config.choice.deep):
-                self.stale[needed.manifest] = needed
 
     def needed(self, targets: Iterable[Job], seen: set[str] | None = None) -> Iterator[Job]:
         """Yield some jobs and all that they need, inputs first, each once; none that was `seen`."""

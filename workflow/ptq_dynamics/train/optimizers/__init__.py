@@ -82,9 +82,9 @@ class Optimizer(Strict):
         """Write the weights of a checkpoint."""
         model.save_pretrained(folder)
 
-    def scaled(self, peak_lr: float, weight_decay: float) -> Self:
+    def scaled(self, rate_factor: float, decay_factor: float) -> Self:
         """Return a copy with a scale's factors of peak rates and weight decay."""
-        return self.model_copy(update={"weight_decay": self.weight_decay * weight_decay})
+        return self.model_copy(update={"weight_decay": self.weight_decay * decay_factor})
 
     def groups(self, model: "PreTrainedModel") -> list[Group]:
         """Return the parameters with weight decay, and those without, as groups of torch."""

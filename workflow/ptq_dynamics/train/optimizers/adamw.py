@@ -30,6 +30,8 @@ class IndependentAdamW(Adam):
         """Divide by the peak rate, because torch multiplies the decay by the rate."""
         return self.weight_decay / peak
 
-    def scaled(self, peak_lr: float, weight_decay: float) -> Self:
+    def scaled(self, rate_factor: float, decay_factor: float) -> Self:
         """Apply both factors, so that decay equals that of AdamW."""
-        return self.model_copy(update={"weight_decay": self.weight_decay * peak_lr * weight_decay})
+        return self.model_copy(
+            update={"weight_decay": self.weight_decay * rate_factor * decay_factor}
+        )
