@@ -23,6 +23,7 @@ from ptq_dynamics.trajectories.fetch import FetchSettings, Revision
 from ptq_dynamics.trajectories.fetch import run as fetch
 from ptq_dynamics.trajectories.ingredients import require_one_model
 from ptq_dynamics.trajectories.weights import Weights
+from reference import compare
 from safetensors.torch import save_file
 from support import GPTQ, one_line
 from tiny import edit, linked
@@ -69,6 +70,7 @@ class Mine(PreTrainedModel):
 }
 AUTO = {"AutoConfig": "modeling_mine.MineConfig", "AutoModelForCausalLM": "modeling_mine.Mine"}
 CONFIG = {"model_type": "mine", "architectures": ["Mine"], "vocab_size": 96, "width": 32}
+CONFIG["num_hidden_layers"] = 2
 
 
 @pytest.fixture
@@ -135,9 +137,17 @@ def test_losses_are_those_of_the_code_and_weights_are_rounded(folder, tmp_path):
             assert (quantized[name] - weight).abs().max() <= 2 * step
         close = models.block_losses(models.load(target), tokens, 64)
         assert 0 < abs(float((close - losses).mean())) < 0.01
+    # Block by block, although the code does not name its blocks; no block may run twice.
+    codes = Gptq(**GPTQ | {"bits": 4, "group_size": 16}).quantize(place, calibration)
+    assert not any(compare(place, calibration, codes.weights, bits=4, group=16).values())
     awq = Awq(method="awq", bits=4, group_size=32, symmetric=True, duo_scaling=True, grid_points=4)
     with one_line("AWQ has no mapping for mine, and would only round"):
         awq.quantize(place, calibration)
+    twice = CODE["modeling_mine.py"].replace("in self.blocks:", "in [*self.blocks, *self.blocks]:")
+    (folder / "modeling_mine.py").write_text(twice)
+    again = folder.rename(folder.with_name("twice"))
+    with one_line("blocks.0 of this mine runs 2 times in a pass, and would be rounded 2 times"):
+        Gptq(**GPTQ | grid).quantize(again, calibration)
 
 
 def test_code_is_part_of_a_checkpoint(folder, tmp_path):

@@ -86,6 +86,13 @@ def test_files_that_do_not_fit_are_one_line(tmp_path):
     for kind, seed in (("Llama", 0), ("Qwen2", 1), ("GPT2", 0)):
         with one_line("a.gguf", "differs from"):
             entry.quantize(save(tmp_path / f"{kind} {seed}", kind, seed), None)
+    # Another step of the same run, where norms differ by 1 % or weights by 5 %.
+    for part, share in (("norm", 0.01), ("proj", 0.05)):
+        for name, parameter in (other := models.load(folder)).named_parameters():
+            parameter.data *= 1 + share * torch.randn_like(parameter) * (part in name)
+        other.save_pretrained(tmp_path / part)
+        with one_line("a.gguf differs from", part):
+            entry.quantize(tmp_path / part, None)
     path.write_bytes(path.read_bytes().replace(b"qwen2", b"qwerz"))
     with one_line("a.gguf has changed"):
         entry.quantize(folder, None)

@@ -37,10 +37,25 @@ SPARSE["Mixtral"] = SPARSE["Phimoe"] = {"num_local_experts": 4, "num_experts_per
 STATES = {"num_heads": 2, "head_dim": 32, "state_size": 8, "n_groups": 1, "chunk_size": 8}
 SPARSE["Qwen2Moe"] = {**EXPERTS, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32}
 STATE_SPACE = {"Mamba2": STATES, "Mamba": {"state_size": 8}}
+# These do not name their blocks, pass the mask by its place, divide weights in a pass, and have
+# routers of another name.
+PARTS = {"num_hidden_layers": 3, "block_types": ["recurrent", "recurrent", "attention"]}
+ODD = {
+    "BioGpt": {},
+    "RecurrentGemma": {**PARTS, "attention_window_size": 16},
+    "Rwkv": {"context_length": 64, "attention_hidden_size": 32, "rescale_every": 1},
+    "HunYuanMoEV1": {"num_experts": 4, "moe_topk": [2, 2], **HEAD},
+}
 # Of both blocks together.
 KEPT = dict.fromkeys(SPARSE, ("gate.weight",)) | {"Mamba2": ("conv1d.weight",)}
 KEPT["Qwen2Moe"] = ("gate.weight", "shared_expert_gate.weight")
 KEPT["Phimoe"] = ("router.weight",)
+KEPT["HunYuanMoEV1"] = ("gate.wg.weight",)
+KEPT["Rwkv"] = tuple(
+    f"time_mix_{part}" for part in ("key", "value", "receptance", "key", "receptance")
+)
+GATES = [f"{gate}_gate_{part}" for gate in ("input", "recurrent") for part in ("weight", "bias")]
+KEPT["RecurrentGemma"] = ("conv_1d.weight", *GATES)
 KEPT["Mamba"] = ("A_log", "conv1d.weight", "dt_proj.weight")
 GRID = {"bits": 4, "group_size": 16}
 OTHERS = [
@@ -69,11 +84,11 @@ def packed_loss(kind, folder, target):
     "name",
     [
         name if name in ("GPT2", "Mistral") else pytest.param(name, marks=pytest.mark.slow)
-        for name in (*DENSE, *SPARSE, *STATE_SPACE)
+        for name in (*DENSE, *SPARSE, *STATE_SPACE, *ODD)
     ],
 )
 def test_gptq_gives_the_codes_of_the_reference(name, tmp_path):
-    folder = save(tmp_path / "model", name, **{**DENSE, **SPARSE, **STATE_SPACE}[name])
+    folder = save(tmp_path / "model", name, **{**DENSE, **SPARSE, **STATE_SPACE, **ODD}[name])
     made = Gptq(**GPTQ | GRID).quantize(folder, TEXT)
     differ = compare(folder, TEXT, made.weights, bits=4, group=16)
     assert set(differ.values()) == {0.0}, differ

@@ -74,6 +74,8 @@ BIAS, MASK = (32,), (1, 1, 64, 64)
         ("OPT", "model.decoder.version", (1,), False),
         ("Falcon", "transformer.h.0.self_attention.maybe_rotary.inv_freq", (4,), False),
         ("Llama", "v_head.summary.weight", BIAS, False),
+        ("Llama", "model.extra_blocks.0.mlp.weight", BIAS, True),
+        ("Llama", "model.vision_tower.merge.weight", BIAS, False),
         ("DeepseekV3", "model.layers.2.eh_proj.weight", BIAS, False),
     ],
 )

@@ -27,7 +27,7 @@ WHOLE, CODES = re.compile(r"[IU]\d+"), re.compile(r"F[468](_\w+)?")
 # Masks and positions, which are integers in older checkpoints.
 BUFFER = re.compile(r"(bias|mask|ids|positions?|num_batches_tracked)$")
 # Routers of mixtures, which stay in full precision, and their gates of shared experts.
-ROUTER = re.compile(r"\.(gate|router|shared_expert_gate)(\.weight)?$|\.router\.")
+ROUTER = re.compile(r"\.(gate|gate\.wg|router|shared_expert_gate)(\.weight)?$|\.router\.")
 # Mamba multiplies by this weight without calling the layer, so no method sees its inputs.
 UNCALLED = re.compile(r"\.dt_proj(\.weight)?$")
 Forms = Mapping[str, tuple[str, Sequence[int]]]  # type in safetensors, and shape, by tensor

@@ -1,9 +1,10 @@
 """Models saved in checkpoint folders."""
 
 import logging
+import re
 import shutil
 from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from contextvars import ContextVar
 from functools import partial
 from inspect import signature
@@ -42,11 +43,13 @@ logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError)
 BESIDE = 1.25  # memory of a model with its activations, relative to its weights
 # Names of the number of experts in configurations of transformers.
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 CACHE = "use_cache"  # the option that jobs give to every model
 # Under its default, sdpa, transformers ignores this entry of config.json, and the mask of Doge.
 SOFTCAP = "attn_logit_softcapping"
+RESCALING = "rescale_every"  # an option of RWKV against overflow in float16
 BUFFERS = ("inv_freq", "masked_bias")  # saved by earlier versions of transformers
+OTHER_PARTS = re.compile("mtp|vis|image|audio|speech|project")  # of models of more than text
 OFFLOADED = "offloaded"  # folder of weights that fit into no memory
 
 
@@ -74,7 +77,7 @@ def _own(folder: Path) -> dict[str, bool]:
 
 def _errors(folder: Path) -> tuple[type[Exception], ...]:
     """Return the errors with which transformers may refuse a folder; its code may raise any."""
-    return (Exception,) if has_code(folder) else UNREADABLE
+    return (Exception,) if has_code(folder) else (*UNREADABLE, AttributeError, TypeError)
 
 
 def _reason(error: Exception) -> str:
@@ -231,6 +234,9 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
     if unused := _unused(model, read["unexpected_keys"]):
         # It would continue without these weights, such as biases or further layers.
         raise ValueError(f"the model of its config.json has no {min(unused)}")
+    if hasattr(model.config, RESCALING):
+        # RWKV would divide weights in place, and GPTQ would save them so.
+        setattr(model.config, RESCALING, 0)
     return plain(model)
 
 
@@ -246,7 +252,8 @@ def _unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
         place, _, last = name.removeprefix(f"{base}.").rpartition(".")
         parts = place.split(".")
         parent = modules.get(f"{base}.{place}") or modules.get(place)
-        is_inside = f"{base}.{parts[0]}" in modules or parts[0] in modules
+        is_beside = name.startswith(f"{base}.") and not OTHER_PARTS.search(parts[0])
+        is_inside = is_beside or f"{base}.{parts[0]}" in modules or parts[0] in modules
         is_further = any(part.isdigit() and int(part) in further for part in parts[:3])
         # A module without weights of its own, such as attention, has only buffers, such as masks.
         is_weight = parent is None or bool([*parent.parameters(recurse=False)])
@@ -289,12 +296,17 @@ def plain(model: PreTrainedModel) -> PreTrainedModel:
         # It takes seconds to import.
         from llmcompressor.modeling.moe.linearize import linearize_moe
 
-        linearize_moe(model)
+        # Of Llama 4, it knows only models of text and images. These experts are left out.
+        with suppress(AttributeError):
+            linearize_moe(model)
     return model
 
 
 def _has_experts(model: nn.Module) -> bool:
-    return any(getattr(getattr(model, "config", None), name, None) for name in EXPERTS)
+    config = getattr(model, "config", None)
+    text = config.get_text_config() if isinstance(config, PreTrainedConfig) else config
+    parts = (config, text, getattr(text, "ffn_config", None))
+    return any(getattr(part, name, None) for part in parts for name in EXPERTS)
 
 
 def dequantized(folder: Path) -> dict[str, Tensor]:

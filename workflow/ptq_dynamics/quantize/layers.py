@@ -1,8 +1,11 @@
 """Round weights to a grid, run llm-compressor, and compute errors of layers."""
 
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -11,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import inputs_device, linear_layers, require_eager
 from ptq_dynamics.quantize.methods import Calibration
 
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from llmcompressor.modifiers import Modifier
     from torch.utils.data import DataLoader
+
+MASK = "attention_mask"  # the parameter of blocks and their attention
 
 # llm-compressor uses a deprecated function of torch, which would print a warning.
 logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
@@ -63,15 +69,21 @@ def sequences(calibration: Calibration) -> Sequences:
 
 def compress(
     model: PreTrainedModel,
+    calibration: Calibration,
     dataset: "Dataset | DataLoader[dict[str, Tensor]]",
     recipe: "Modifier | list[Modifier]",
     **options: Any,  # of `oneshot`, each with its own type
 ) -> None:
-    """Apply a recipe of llm-compressor to a model, in place and block by block."""
+    """Apply a recipe of llm-compressor to a model, in place and block by block. Raises `Problem` if
+    the library cannot do so."""
     from llmcompressor import oneshot, reset_session
     from loguru import logger
 
     require_eager(model)
+    blocks = model._no_split_modules or _block_classes(model)
+    if not model._no_split_modules and blocks:
+        # Otherwise it quantizes all blocks at once, each from inputs in full precision.
+        options["sequential_targets"] = blocks
     for package in ("llmcompressor", "compressed_tensors"):
         logger.disable(package)
     reset_session()
@@ -80,27 +92,77 @@ def compress(
     # It reads the configuration again, for which code that has run already may run.
     is_own = type(model).__module__.startswith(TRANSFORMERS_DYNAMIC_MODULE_NAME)
     options["trust_remote_code_model"] = is_own
-    blocks = [block for block in model.modules() if hasattr(block, "self_attn")]
-    hooks = [block.register_forward_pre_hook(_masked, with_kwargs=True) for block in blocks]
-    oneshot(model=model, dataset=dataset, recipe=recipe, **options)
+    try:
+        hooks = [
+            module.register_forward_pre_hook(partial(_masked, mask), with_kwargs=True)
+            for module, mask in _masks(model, calibration, blocks).items()
+        ]
+        oneshot(model=model, dataset=dataset, recipe=recipe, **options)
+    except (Problem, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # another type for each model that it does not know
+        reason = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        kind = model.config.model_type
+        raise Problem(f"llm-compressor cannot quantize {kind} ({reason}); use rtn") from error
     for hook in hooks:
         hook.remove()
 
 
-def _masked(
-    block: Any, inputs: tuple[Tensor, ...], options: dict[str, object]
-) -> tuple[tuple[Tensor, ...], dict[str, object]]:
-    """Pass a causal mask to any block if llm-compressor 0.14 lost it while tracing.
-    This concerns models that hold their mask function in a variable, such as Mistral and Phi-3."""
-    from transformers import masking_utils
+def _block_classes(model: PreTrainedModel) -> list[str]:
+    """Return the names of the classes of transformer blocks, from the places of their layers."""
+    places = [re.match(r"(.*?\.)?\d+(?=\.)", name) for name in linear_layers(model)]
+    return sorted({type(model.get_submodule(place[0])).__name__ for place in places if place})
 
-    if "attention_mask" not in options or options["attention_mask"] is not None:
-        return inputs, options
-    config = block.self_attn.config
-    kind = "sliding_window_causal" if getattr(config, "sliding_window", None) else "causal"
-    make = getattr(masking_utils, f"create_{kind}_mask")
-    place = {"inputs_embeds": inputs[0], "attention_mask": None, "past_key_values": None}
-    return inputs, {**options, "attention_mask": make(config, **place)}
+
+def _masks(
+    model: PreTrainedModel, calibration: Calibration, blocks: Collection[str]
+) -> dict[nn.Module, Tensor]:
+    """Return the mask of each module that takes one, for the longest sequence. Raises `Problem` if
+    a block, by the name of its class, runs twice in a pass: its rounded weights would be rounded
+    again."""
+    from llmcompressor.utils.helpers import calibration_forward_context
+
+    masks, calls = dict[nn.Module, Tensor](), Counter[str]()
+
+    def record(
+        name: str, module: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, object]
+    ) -> None:
+        given = signature(module.forward).bind_partial(*inputs, **options).arguments.get(MASK)
+        if isinstance(given, Tensor) and given.ndim == 4:
+            masks[module] = given
+        calls[name] += type(module).__name__ in blocks
+
+    hooks = [
+        module.register_forward_pre_hook(partial(record, name), with_kwargs=True)
+        for name, module in model.named_modules()
+        if type(module).__name__ in blocks or MASK in signature(module.forward).parameters
+    ]
+    longest = max(calibration.batches(), key=lambda batch: batch.shape[1])[:1]
+    with calibration_forward_context(model):
+        model(longest.to(inputs_device(model)), use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    for name, times in calls.items():
+        if times > 1 and any(layer.startswith(f"{name}.") for layer in linear_layers(model)):
+            raise Problem(
+                f"{name} of this {model.config.model_type} runs {times} times in a pass, and would "
+                f"be rounded {times} times; use rtn, or leave the model out"
+            )
+    return masks
+
+
+def _masked(
+    mask: Tensor, module: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, object]
+) -> tuple[tuple[object, ...], dict[str, object]] | None:
+    """Pass the mask to a module if llm-compressor 0.14 lost it while tracing. This concerns models
+    that hold their mask function in a variable, such as Mistral, or that compute a mask of ones."""
+    call = signature(module.forward).bind_partial(*inputs, **options)
+    if call.arguments.get(MASK) is not None:
+        return None
+    first = next(value for value in call.arguments.values() if isinstance(value, Tensor))
+    length = first.shape[1]
+    call.arguments[MASK] = mask[..., :length, :length].to(first.device)
+    return call.args, call.kwargs
 
 
 def model_errors(

@@ -126,8 +126,10 @@ class Awq(Calibrated, Grouped):
         with patch_attr(IntermediatesCache, "pin_memory", pin):
             # As in the paper, the search uses activations of the full-precision model.
             try:
-                compress(model, data, recipe, propagate_error=False)
-            except (ValueError, AttributeError) as error:
+                compress(model, calibration, data, recipe, propagate_error=False)
+            except Problem as problem:
+                if not isinstance(error := problem.__cause__, ValueError | AttributeError):
+                    raise
                 raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
         if not awq._columns:
             # llm-compressor takes names of Llama for those of unknown types.

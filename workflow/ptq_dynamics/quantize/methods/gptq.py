@@ -39,7 +39,7 @@ class Gptq(Calibrated, Grouped):
             batched_quantization=None,
         )
         options = sequences(calibration)
-        compress(model, recipe=modifier, batch_size=calibration.together, **options)
+        compress(model, calibration, recipe=modifier, batch_size=calibration.together, **options)
         if modifier._rtn_fallback_module_names:
             raise Problem(
                 f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "

@@ -73,7 +73,7 @@ class Recipe(Calibrated, Grouped):
             reason = " ".join(str(error).split())
             raise Problem(f"llm-compressor does not take the recipe ({reason}); edit it") from error
         # AutoRound takes calibration sequences one by one.
-        compress(model, recipe=steps, batch_size=1, **sequences(calibration))
+        compress(model, calibration, recipe=steps, batch_size=1, **sequences(calibration))
         weights = dict.fromkeys(layers, torch.empty(0))
         return Quantized(weights, lambda _, to: model.save_pretrained(to, save_compressed=True))
 
