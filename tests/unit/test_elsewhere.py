@@ -103,6 +103,7 @@ WRONG = [
     ("--tokens 1", "--tokens must be 256 or more"),
     ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
     ("--tasks word", "--tasks: word needs blocks of 128 tokens, and those of run have 32; "),
+    ("--text {text} --tasks word", "--tasks: word asks about the docstrings that --text replaces"),
     ("--methods int8 --bits 4", "--bits 4 fits no given method"),
     ("--bits '4 9'", "--bits is '9': must be from 2 to 8"),
     ("--profile slrm", "--profile: no profile 'slrm'; the nearest: slurm"),
@@ -126,8 +127,9 @@ def refused(tmp_path, monkeypatch, command):
 
 
 @pytest.mark.parametrize(("options", "words"), WRONG)
-def test_a_wrong_option_is_one_line(refused, options, words):
-    assert words in refused(options)
+def test_a_wrong_option_is_one_line(refused, tmp_path, options, words):
+    (tmp_path / "text.txt").write_text("Yes.\n\n" * 9000)
+    assert words in refused(options.format(text=tmp_path / "text.txt"))
 
 
 SHORT = [

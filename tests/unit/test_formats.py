@@ -213,6 +213,10 @@ DEFECTS = {
         lambda folder: (folder / "tokenizer.json").write_text("{"),
         "has another tokenizer than checkpoint-1",
     ),
+    "tokens in another file": (
+        lambda folder: (folder / "tokenizer.json").rename(folder / "vocab.json").write_text("{}"),
+        "has another tokenizer than checkpoint-1",
+    ),
     "foreign tokens": (of_another_tokenizer, "has another tokenizer than checkpoint-1"),
 }
 

@@ -10,6 +10,7 @@ import yaml
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
+from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.measure import answers, measurements
 from ptq_dynamics.measure.names import (
@@ -25,7 +26,9 @@ from ptq_dynamics.measure.series import TaskSettings
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, figure, plan, python, tiny_config
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tiny import create
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 pytestmark = pytest.mark.slow
 
@@ -217,6 +220,19 @@ def test_nothing_is_cut_from_the_left(place, measured):
     parts = answers.load_parts(place.make(place.plan.trajectories.task("word", "main")))
     with pytest.raises(Problem, match=r"with 5 shots has \d+ tokens, more than .* of 20"):
         answers.model_outcomes(whole, parts)
+
+
+def test_answers_are_scored_without_what_the_tokenizer_puts_after_a_text():
+    ours = train_tokenizer(["Yes. Well, no. " * 9], 280)
+    ours.add_special_tokens(["<s>", "</s>"])
+    marks = [(token, ours.token_to_id(token)) for token in ("<s>", "</s>")]
+    ours.post_processor = TemplateProcessing(single="<s> $A </s>", special_tokens=marks)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours, bos_token="<s>", eos_token="</s>")
+    settings = TaskSettings(task="word", documents=None, shots=0, batch=8, context=64)
+    model = answers.AnsweringModel(settings, create(vocab_size=len(tokenizer)), tokenizer)
+    before, after = model._encode_pair("Yes. Well,", " no.")
+    assert before == [marks[0][1], *ours.encode("Yes. Well,", add_special_tokens=False).ids]
+    assert after == ours.encode(" no.", add_special_tokens=False).ids
 
 
 @pytest.fixture(scope="module")

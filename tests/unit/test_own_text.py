@@ -13,13 +13,15 @@ import pytest
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits, tokens
+from ptq_dynamics.corpus.sources.datasets import load_tokenizer
 from ptq_dynamics.corpus.sources.embedded import train_tokenizer
 from ptq_dynamics.corpus.sources.own import OwnCorpus, Texts, joined
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.hub import folders
 from support import one_line
-from tiny import create
+from tiny import create, edit
+from tokenizers import normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
@@ -93,6 +95,29 @@ def test_exactly_enough_text_is_enough_and_a_token_less_is_not(tmp_path):
     assert [read(tmp_path, name) for name in splits.SPLITS] == expected
     with pytest.raises(Problem, match=f"has {len(flat):,} tokens, but {len(flat) + 1:,} are req"):
         written(tmp_path, tokenizer, source, **{**sizes, "calibration": 701})
+
+
+@pytest.mark.parametrize("kind", ["Llama", "GPT2", "Qwen2"])
+def test_text_is_split_as_tokenizer_json_says_whatever_the_class(tmp_path, kind):
+    """transformers 5 reads the vocabulary alone for tokenizers of these classes."""
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/a.txt").write_text("\n\n".join(["Year 1234\tof  A b."] * 50))
+    source, ours = texts(tmp_path / "texts", "a.txt"), train_tokenizer([LINE * 9], 280)
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    ours.pre_tokenizer = pre_tokenizers.Sequence([digits, ours.pre_tokenizer])
+    ours.normalizer = normalizers.Lowercase()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=ours)
+    flat = [*chain(*(ours.encode(each).ids for each in source.documents(joined)))]
+    tokenizer.save_pretrained(tmp_path / "checkpoint/a")
+    edit(tmp_path / "checkpoint/a/tokenizer_config.json", tokenizer_class=f"{kind}Tokenizer")
+    tokenizer.save_pretrained = lambda _: None
+    written(tmp_path, tokenizer, source, validation=300, calibration=100)
+    assert [*read(tmp_path, "validation"), *read(tmp_path, "calibration")] == flat[:400]
+    loaded = load_tokenizer(str(tmp_path / "checkpoint/a"), "main")
+    assert loaded.encode("Year 12") == ours.encode("Year 12").ids
+    (tmp_path / "checkpoint/a/tokenizer.json").unlink()
+    with pytest.raises(Problem, match=r"tokenizer\.json"):
+        load_tokenizer(str(tmp_path / "checkpoint/a"), "main")
 
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"

@@ -208,10 +208,11 @@ def test_a_signal_to_the_command_alone_ends_its_build(trained, tmp_path):
 def test_two_runs_have_one_picture_and_a_verdict(trained, tmp_path):
     """Also where the rate of one checkpoint is unknown."""
     (tmp_path / "lr.csv").write_text("step,lr\n10,3e-3\n20,3e-3\n")
-    for name, steps in (("short", (10, 20)), ("long", (10, 20, 30))):
-        (tmp_path / name).mkdir()
+    capital = {"type": "Replace", "pattern": {"String": "the"}, "content": "The"}
+    for name, steps, normalizer in (("short", (10, 20), None), ("long", (10, 20, 30), capital)):
         for step in steps:
-            (tmp_path / name / f"checkpoint-{step}").symlink_to(trained / f"checkpoint-{step}")
+            path = copytree(trained / f"checkpoint-{step}", tmp_path / name / f"checkpoint-{step}")
+            tiny.edit(path / "tokenizer.json", normalizer=normalizer)
     options = ("--names", "a b", "--methods", "rtn", "--bits", "3", "--average", "0")
     options += ("--tokens", "1024", "--lr", str(tmp_path / "lr.csv"))
     measure(tmp_path / "short", tmp_path / "out", str(tmp_path / "long"), *options)
@@ -219,6 +220,7 @@ def test_two_runs_have_one_picture_and_a_verdict(trained, tmp_path):
     assert "At the end its error minus that of a is" in page
     assert "whether they differ cannot be told; " in page
     assert "The rate is not known to have decayed" in page
+    assert "The runs have other tokens of the text, so losses per token do not compare." in page
     drawn = rows_of(tmp_path / "out" / PICTURE.replace(".png", ".csv"))
     levels = {f"{name} (last at the peak rate, mean)" for name in "ab"}
     assert {row["curve"] for row in drawn} == {"a", "b", *levels}

@@ -16,7 +16,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.project import FIGURE, RUN, SCALE
 from ptq_dynamics.config import read_yaml
-from ptq_dynamics.corpus.splits import BEGIN
+from ptq_dynamics.corpus.splits import BEGIN, VALIDATION
 from ptq_dynamics.engine import manifest, record, warm
 from ptq_dynamics.engine.job import Job, stale
 from ptq_dynamics.engine.lease import visible
@@ -169,6 +169,9 @@ def _report(plan: Plan, text: str, left: list[str]) -> str:
         model = site.planned[run].shape.model
         assert isinstance(model, Given)
         words += of_guesses(labels[run], values.loss.loc[run], model.vocabulary)
+    corpora = [manifest.read(plan.trajectories.corpus(run).paths.manifest) for run in runs]
+    if len({corpus.files[VALIDATION]["sha256"] for corpus in corpora}) > 1:
+        words += " The runs have other tokens of the text, so losses per token do not compare."
     labels = {run: name.replace("\\$", "$") for run, name in labels.items()}  # no Markdown
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
     printed = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)

@@ -120,7 +120,11 @@ def scale(
     scale |= {"models": {"main": shape}, "corpora": {"main": main}}
     scale["regime"].pop("left_out", None)
     (scale.get("miniatures") or {}).pop("exponents", None)
-    config.require("--tasks", "task", tasks, config.read_yaml(ROOT / "config/tasks.yaml"))
+    known = config.read_yaml(ROOT / "config/tasks.yaml")
+    config.require("--tasks", "task", tasks, known)
+    if source and (made := [task for task in tasks if known[task]["source"] == "made"]):
+        why = f"{made[0]} asks about the docstrings that --text replaces"
+        raise Problem(f"--tasks: {why}; leave one out, or take tasks of the harness")
     if tasks and not scale.get("tasks"):
         raise Problem(f"--tasks: scale {name} has no tasks; leave --scale out")
     names = {"names": [*tasks], "at_chance": [], "shots_of": {}}

@@ -17,7 +17,7 @@ from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.job import stale
 from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
 from ptq_dynamics.hub import folders
-from ptq_dynamics.hub.files import is_of_tokenizer
+from ptq_dynamics.hub.files import VOCABULARY, is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.own_checkpoints import described_model, sampled_folders
@@ -92,12 +92,14 @@ def _rare(kinds: Mapping[Path, Hashable], what: str) -> dict[Path, str]:
 
 def _tokenizers(checkpoints: Iterable[Path], root: Path) -> dict[Path, str]:
     """Return the content of each checkpoint's tokenizer.json, or that of the run; a digest if it
-    cannot be read, or if all are equal."""
-    files = dict[Path, Path]()
+    cannot be read, or if all are equal, and one of the vocabulary's files if there is none."""
+    files, digests = dict[Path, Path](), dict[Path, str]()
     for path in checkpoints:
         has_own = any(is_of_tokenizer(file.name) for file in path.iterdir())
-        files[path] = (path if has_own else root) / "tokenizer.json"
-    digests = {path: sha256(file) for path, file in files.items() if file.is_file()}
+        place = path if has_own else root
+        files[path] = place / "tokenizer.json"
+        parts = [files[path]] if files[path].is_file() else map(place.joinpath, VOCABULARY)
+        digests[path] = " ".join(sha256(part) for part in parts if part.is_file())
     contents = {digest: digest for digest in digests.values()}
     if len(contents) > 1:
         from ptq_dynamics.trajectories.ingredients import content_of  # loads torch

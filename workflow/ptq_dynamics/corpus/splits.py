@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Split = Literal["train", "validation", "calibration", "probe"]
+VALIDATION = "validation.bin"
 HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
 SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
 

@@ -3,7 +3,9 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import lm_eval
 import lm_eval.tasks
@@ -16,9 +18,10 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks._yaml_loader import load_yaml
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus.sources.datasets import load_tokenizer
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure.series import TaskSettings
 from ptq_dynamics.measure.tasks import TaskPart
@@ -39,7 +42,7 @@ def answered(
     tasks: Mapping[TaskSettings, Parts], model: PreTrainedModel, folder: Path
 ) -> dict[str, np.ndarray]:
     """Return the outcomes of every task for the model of a checkpoint folder."""
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer = load_tokenizer(str(folder), "main")
     return {
         settings.task: model_outcomes(AnsweringModel(settings, model, tokenizer), parts)
         for settings, parts in tasks.items()
@@ -59,6 +62,18 @@ class AnsweringModel(HFLM):
             batch_size=settings.batch,
         )
         self.settings = settings
+        marked = tokenizer("a", return_special_tokens_mask=True)
+        pairs = zip(marked["input_ids"], marked["special_tokens_mask"], strict=True)
+        last = takewhile(lambda pair: pair[1], reversed([*pairs]))
+        self.after = [token for token, _ in last][::-1]
+
+    def tok_encode(self, string: str, *arguments: Any, **options: Any) -> list[int]:
+        """Return the tokens of a text without those that the tokenizer puts after it, such as EOS:
+        the harness would score them instead of an answer."""
+        tokens: list[int] = super().tok_encode(string, *arguments, **options)
+        if self.after and tokens[-len(self.after) :] == self.after:
+            return tokens[: -len(self.after)]
+        return tokens
 
     def loglikelihood(
         self, requests: list[Instance], disable_tqdm: bool = True

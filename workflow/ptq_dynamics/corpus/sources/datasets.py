@@ -24,7 +24,8 @@ from ptq_dynamics.hub.files import COMMIT
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 Message = Mapping[str, str]  # of a chat, with a role and its content
 Chat = Callable[[list[Message]], str]  # the text of a chat
@@ -162,31 +163,69 @@ class DatasetsCorpus(WholeCorpus):
         return {name: source.texts(source.open()) for name, source in sources.items()}
 
 
-def load_tokenizer(name: str, revision: str, vocabulary: int) -> "PreTrainedTokenizerFast":
-    """Load a fast tokenizer; raise `Problem` if it has more tokens than `vocabulary`."""
+def load_tokenizer(
+    name: str, revision: str, vocabulary: int | None = None
+) -> "PreTrainedTokenizerFast":
+    """Load a fast tokenizer; raise `Problem` if it has more tokens than `vocabulary`, or none."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    fast: PreTrainedTokenizerBase
     try:
         try:
             fast = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+            fast = _as_saved(fast, name, revision)
         except ValueError:
             # A tokenizer with code of its own has a tokenizer.json as well.
             fast = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
     except Exception as error:
         raise Problem(
             f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
-            "where there is a network, or change the scale"
+            "where there is a network, save its tokenizer.json, or change the scale"
         ) from error
     if not isinstance(fast, PreTrainedTokenizerFast):
         raise Problem(f"tokenizer {name!r} has no tokenizer.json; save it as a fast one")
+    if not fast.encode("a b", add_special_tokens=False):
+        raise Problem(f"tokenizer {name!r} gives no tokens for a text; save its tokenizer.json")
     # Ids may have gaps.
     needed = max(fast.get_vocab().values()) + 1
-    if needed > vocabulary:
+    if vocabulary is not None and needed > vocabulary:
         raise Problem(f"vocabulary is {vocabulary}, fewer than the {needed} tokens of {name}")
     # save_pretrained would save these.
     for key in ("is_local", "local_files_only"):
         fast.init_kwargs.pop(key, None)
     return fast
+
+
+def _as_saved(
+    tokenizer: "PreTrainedTokenizerBase", name: str, revision: str
+) -> "PreTrainedTokenizerBase":
+    """Return a tokenizer that splits text as its tokenizer.json says. For some classes, such as
+    Llama's, transformers 5 reads no more than the vocabulary from this file."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+    from transformers.utils import cached_file
+
+    options = {"revision": revision, "_raise_exceptions_for_missing_entries": False}
+    file = cached_file(name, "tokenizer.json", **options)
+    if file is None or not isinstance(tokenizer, PreTrainedTokenizerFast):
+        return tokenizer
+    if _splitting(Tokenizer.from_file(file)) == _splitting(tokenizer.backend_tokenizer):
+        return tokenizer
+    saved = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
+    # Some classes put BOS before a text even if no file says so.
+    if tokenizer.add_bos_token and saved.bos_token and not saved.encode(""):
+        saved.add_bos_token = True
+    return saved
+
+
+def _splitting(tokenizer: "Tokenizer") -> list[object]:
+    """Return what decides how a tokenizer splits text, but a space before it, which
+    tokenizer_config.json decides."""
+    content = json.loads(
+        tokenizer.to_str(),
+        object_hook=lambda part: {k: v for k, v in part.items() if k != "add_prefix_space"},
+    )
+    return [content[key] for key in ("normalizer", "pre_tokenizer", "model")]
 
 
 def _write_train(

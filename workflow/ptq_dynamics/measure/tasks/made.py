@@ -69,6 +69,8 @@ def run(context: Context[MadeSettings]) -> Mapping[str, object]:
     tokenizer = Tokenizer.from_file(
         str(context.input(needs.CORPUS).file("tokenizer/tokenizer.json"))
     )
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     parts = make(settings, documents, lambda t: tokenizer.encode(t, add_special_tokens=False).ids)
     for file, items in zip(FILES.values(), parts, strict=True):
         lines = (json.dumps(vars(item)) + "\n" for item in items)
