@@ -1,5 +1,6 @@
 """Fetch tasks of lm-evaluation-harness with their data sets."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -38,13 +39,11 @@ class HarnessSettings(Strict):
 
 def run(context: Context[HarnessSettings]) -> Mapping[str, object]:
     """Write the splits of a task as Parquet, with a folder for each part."""
-    from lm_eval.tasks import TaskManager
-
     from ptq_dynamics.measure.answers import BUILTIN
 
     name, settings = context.settings.name, context.settings.task
     place = f"config/tasks.yaml: {name}"
-    manager = TaskManager()
+    manager = _index(settings.task, BUILTIN)
     if settings.task not in manager.all_tasks:
         raise Problem(f"{place}.task: lm-evaluation-harness has no task {settings.task!r}")
     parts = []
@@ -61,6 +60,18 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, object]:
         parts.append(asdict(TaskPart(part, definition.as_posix(), True, splits, metric)))
         context.progress.maybe(f"{part}: {len(task.eval_docs):,} documents")
     return {"task": name, "parts": parts}
+
+
+def _index(task: str, folder: Path) -> "TaskManager":
+    """Return the harness's index of the folder with a single task, or of all tasks in `folder`,
+    which takes half a minute."""
+    from lm_eval.tasks import TaskManager
+
+    named = re.compile(rf"^task: *['\"]?{re.escape(task)}['\"]? *$", re.MULTILINE)
+    for file in sorted(folder.rglob("*.yaml"), key=Path.as_posix):
+        if named.search(file.read_text(encoding="utf-8")):
+            return TaskManager(include_path=file.parent, include_defaults=False)
+    return TaskManager()
 
 
 def _load(
