@@ -1,9 +1,8 @@
 """Models saved in checkpoint folders."""
 
 import logging
-import re
 import shutil
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -35,6 +34,7 @@ from transformers.pytorch_utils import Conv1D
 from ptq_dynamics.base.checkpoints import ROUTER, UNCALLED, weight_files
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
+from ptq_dynamics.models.unused import unused
 
 # bitsandbytes logs a warning for each call of a layer, since it casts inputs to float16.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
@@ -48,8 +48,6 @@ CACHE = "use_cache"  # the option that jobs give to every model
 # Under its default, sdpa, transformers ignores this entry of config.json, and the mask of Doge.
 SOFTCAP = "attn_logit_softcapping"
 RESCALING = "rescale_every"  # an option of RWKV against overflow in float16
-BUFFERS = ("inv_freq", "masked_bias")  # saved by earlier versions of transformers
-OTHER_PARTS = re.compile("mtp|vis|image|audio|speech|project")  # of models of more than text
 OFFLOADED = "offloaded"  # folder of weights that fit into no memory
 
 
@@ -231,36 +229,13 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
     for name, saved, expected in sorted(read["mismatched_keys"])[:1]:
         shapes = f"the shape {[*saved]}, and its config.json asks for {[*expected]}"
         raise ValueError(f"{name} has {shapes}")
-    if unused := _unused(model, read["unexpected_keys"]):
+    if further := unused(model, read["unexpected_keys"]):
         # It would continue without these weights, such as biases or further layers.
-        raise ValueError(f"the model of its config.json has no {min(unused)}")
+        raise ValueError(f"the model of its config.json has no {min(further)}")
     if hasattr(model.config, RESCALING):
         # RWKV would divide weights in place, and GPTQ would save them so.
         setattr(model.config, RESCALING, 0)
     return plain(model)
-
-
-def _unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
-    """Return those of the `names` in a file that a model lacks, and that are weights of its layers.
-    Buffers, other heads, and layers that predict further tokens do not change the logits."""
-    modules, config = dict(model.named_modules()), model.config.get_text_config()
-    base = model.base_model_prefix  # names lack it if the model was saved without its head
-    layers = getattr(config, "num_hidden_layers", 0)
-    further = range(layers, layers + (getattr(config, "num_nextn_predict_layers", None) or 0))
-
-    def counts(name: str) -> bool:
-        place, _, last = name.removeprefix(f"{base}.").rpartition(".")
-        parts = place.split(".")
-        parent = modules.get(f"{base}.{place}") or modules.get(place)
-        is_beside = name.startswith(f"{base}.") and not OTHER_PARTS.search(parts[0])
-        is_inside = is_beside or f"{base}.{parts[0]}" in modules or parts[0] in modules
-        is_further = any(part.isdigit() and int(part) in further for part in parts[:3])
-        # A module without weights of its own, such as attention, has only buffers, such as masks.
-        is_weight = parent is None or bool([*parent.parameters(recurse=False)])
-        return is_inside and is_weight and not is_further and last not in BUFFERS
-
-    known = model.state_dict()  # with rotations, which `_rotate` has added
-    return [name for name in names if name not in known and counts(name)]
 
 
 def _rotate(model: PreTrainedModel, folder: Path, about: dict[str, object] | None) -> None:

@@ -166,7 +166,8 @@ class DatasetsCorpus(WholeCorpus):
 def load_tokenizer(
     name: str, revision: str, vocabulary: int | None = None
 ) -> "PreTrainedTokenizerFast":
-    """Load a fast tokenizer; raise `Problem` if it has more tokens than `vocabulary`, or none."""
+    """Load a fast tokenizer; raise `Problem` if it has more tokens than `vocabulary`, or special
+    ones alone."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     fast: PreTrainedTokenizerBase
@@ -184,8 +185,8 @@ def load_tokenizer(
         ) from error
     if not isinstance(fast, PreTrainedTokenizerFast):
         raise Problem(f"tokenizer {name!r} has no tokenizer.json; save it as a fast one")
-    if not fast.encode("a b", add_special_tokens=False):
-        raise Problem(f"tokenizer {name!r} gives no tokens for a text; save its tokenizer.json")
+    if not {*fast.get_vocab()} - {*fast.all_special_tokens}:
+        raise Problem(f"tokenizer {name!r} has no vocabulary; save its tokenizer.json")
     # Ids may have gaps.
     needed = max(fast.get_vocab().values()) + 1
     if vocabulary is not None and needed > vocabulary:
