@@ -87,7 +87,7 @@ def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
 # Jobs
 
 
-@pytest.mark.parametrize("scale", ["smoke", "paper"])
+@pytest.mark.parametrize("scale", ["smoke", pytest.param("paper", marks=pytest.mark.slow)])
 def test_jobs_are_distinct_hold_no_absolute_path_and_read_their_specification(scale):
     made = at(scale)
     rules = ("judge", "tabulate", "typeset", "report", "comparison")

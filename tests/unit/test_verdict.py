@@ -58,6 +58,7 @@ def rising(phases, *ends):
     return np.array([1, *ends])[np.minimum(after, len(ends))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "short", "wsd"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_without_an_effect_higher_is_said_in_at_most_five_runs_of_a_hundred(schedule, shape):
@@ -106,6 +107,7 @@ def larger(random, pairs, scatter, shape="normal", expected=1.0):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_ends_that_are_alike_are_said_to_differ_in_at_most_five_pairs_of_a_hundred(shape):
     random = np.random.default_rng(0)
