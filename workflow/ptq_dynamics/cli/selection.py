@@ -17,7 +17,7 @@ from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.job import stale
 from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
 from ptq_dynamics.hub import folders
-from ptq_dynamics.hub.files import VOCABULARY, is_of_tokenizer
+from ptq_dynamics.hub.files import FAST, SLOW, is_of_tokenizer
 from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.own_checkpoints import described_model, sampled_folders
@@ -91,22 +91,25 @@ def _rare(kinds: Mapping[Path, Hashable], what: str) -> dict[Path, str]:
 
 
 def _tokenizers(checkpoints: Iterable[Path], root: Path) -> dict[Path, str]:
-    """Return the content of each checkpoint's tokenizer.json, or that of the run; a digest if it
-    cannot be read, or if all are equal, and one of the vocabulary's files if there is none."""
-    files, digests = dict[Path, Path](), dict[Path, str]()
+    """Return the content of each checkpoint's vocabulary, or that of the run; a digest if it cannot
+    be read, or if all are equal. It is in tokenizer.json, or else in the files that all have."""
+    files = dict[Path, dict[str, Path]]()
     for path in checkpoints:
         has_own = any(is_of_tokenizer(file.name) for file in path.iterdir())
-        place = path if has_own else root
-        files[path] = place / "tokenizer.json"
-        parts = [files[path]] if files[path].is_file() else map(place.joinpath, VOCABULARY)
-        digests[path] = " ".join(sha256(part) for part in parts if part.is_file())
+        places = {name: (path if has_own else root) / name for name in (FAST, *SLOW)}
+        if present := {name: file for name, file in places.items() if file.is_file()}:
+            files[path] = present
+    common = {name for name in (FAST, *SLOW) if all(name in own for own in files.values())}
+    chosen = {FAST} if FAST in common else common or {FAST, *SLOW}
+    parts = {path: [own[name] for name in own if name in chosen] for path, own in files.items()}
+    digests = {path: " ".join(map(sha256, own)) for path, own in parts.items()}
     contents = {digest: digest for digest in digests.values()}
     if len(contents) > 1:
         from ptq_dynamics.trajectories.ingredients import content_of  # loads torch
 
         for digest, path in {digest: path for path, digest in digests.items()}.items():
-            with suppress(Problem):
-                contents[digest] = str(content_of(files[path]))
+            with suppress(Problem, ValueError):
+                contents[digest] = str([*map(content_of, parts[path])])
     return {path: contents[digest] for path, digest in digests.items()}
 
 

@@ -16,8 +16,8 @@ from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem, is_full_disk
 
 TOKENIZER, PICKLED = "tokenizer_config.json", "pytorch_model.bin"
-# Files of tokenizers without a tokenizer.json.
-VOCABULARY = ("vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "added_tokens.json")
+FAST = "tokenizer.json"
+SLOW = ("vocab.json", "merges.txt", "vocab.txt", "tokenizer.model")  # of tokenizers without it
 
 _TOKENIZER = re.compile(
     r"(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|tokenizer\.model|"

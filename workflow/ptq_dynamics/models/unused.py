@@ -5,8 +5,16 @@ from collections.abc import Iterable
 
 from transformers import PreTrainedModel
 
-BUFFERS = ("inv_freq", "masked_bias")  # saved by earlier versions of transformers
-OTHER_PARTS = re.compile("mtp|vis|image|audio|speech|project")  # of models of more than text
+BUFFERS = (
+    "inv_freq",
+    "masked_bias",
+    "cos_cached",
+    "sin_cached",
+)  # saved by earlier versions of transformers
+# Parts of models of more than text, or of other outputs.
+OTHER_PARTS = re.compile(
+    "vis|vq|image|audio|speech|project|connector|align|sampler|merger|qformer|pool|head|mtp|nextn"
+)
 
 
 def unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
@@ -21,7 +29,7 @@ def unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
         place, _, last = name.removeprefix(f"{base}.").rpartition(".")
         parts = place.split(".")
         parent = modules.get(f"{base}.{place}") or modules.get(place)
-        is_beside = name.startswith(f"{base}.") and not OTHER_PARTS.search(parts[0])
+        is_beside = name.startswith(f"{base}.") and not OTHER_PARTS.search(place)
         is_inside = is_beside or f"{base}.{parts[0]}" in modules or parts[0] in modules
         is_further = any(part.isdigit() and int(part) in further for part in parts[:3])
         # A module without weights of its own, such as attention, has only buffers, such as masks.

@@ -1,7 +1,6 @@
 """Round weights to a grid, run llm-compressor, and compute errors of layers."""
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -80,10 +79,11 @@ def compress(
     from loguru import logger
 
     require_eager(model)
-    blocks = model._no_split_modules or _block_classes(model)
-    if not model._no_split_modules and blocks:
+    blocks = {*(model._no_split_modules or ())} & {type(m).__name__ for m in model.modules()}
+    if not blocks:
         # Otherwise it quantizes all blocks at once, each from inputs in full precision.
-        options["sequential_targets"] = blocks
+        blocks = {_block_class(model, layer) for layer in linear_layers(model)}
+        options["sequential_targets"] = sorted(blocks)
     for package in ("llmcompressor", "compressed_tensors"):
         logger.disable(package)
     reset_session()
@@ -98,28 +98,35 @@ def compress(
             for module, mask in _masks(model, calibration, blocks).items()
         ]
         oneshot(model=model, dataset=dataset, recipe=recipe, **options)
-    except (Problem, torch.OutOfMemoryError):
+    except (Problem, OSError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # another type for each model that it does not know
-        reason = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        if "allocate memory" in str(error):
+            raise
+        cause = error.__cause__ or error  # while tracing, the error has an address
+        reason = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
         kind = model.config.model_type
         raise Problem(f"llm-compressor cannot quantize {kind} ({reason}); use rtn") from error
     for hook in hooks:
         hook.remove()
 
 
-def _block_classes(model: PreTrainedModel) -> list[str]:
-    """Return the names of the classes of transformer blocks, from the places of their layers."""
-    places = [re.match(r"(.*?\.)?\d+(?=\.)", name) for name in linear_layers(model)]
-    return sorted({type(model.get_submodule(place[0])).__name__ for place in places if place})
+def _block_class(model: PreTrainedModel, layer: str) -> str:
+    """Return the class of the transformer block of a layer: the module with the first number in its
+    path, or the first part of it that is called if that is a list."""
+    parts = layer.split(".")
+    end = next(place for place, part in enumerate(parts) if part.isdigit()) + 1
+    while isinstance(model.get_submodule(".".join(parts[:end])), nn.ModuleList | nn.ModuleDict):
+        end += 1
+    return type(model.get_submodule(".".join(parts[:end]))).__name__
 
 
 def _masks(
     model: PreTrainedModel, calibration: Calibration, blocks: Collection[str]
 ) -> dict[nn.Module, Tensor]:
     """Return the mask of each module that takes one, for the longest sequence. Raises `Problem` if
-    a block, by the name of its class, runs twice in a pass: its rounded weights would be rounded
-    again."""
+    no block, by the name of its class, is called, or if one runs twice in a pass: its rounded
+    weights would be rounded again."""
     from llmcompressor.utils.helpers import calibration_forward_context
 
     masks, calls = dict[nn.Module, Tensor](), Counter[str]()
@@ -142,6 +149,9 @@ def _masks(
         model(longest.to(inputs_device(model)), use_cache=False)
     for hook in hooks:
         hook.remove()
+    if not any(calls.values()):
+        called = f"modules of {', '.join(sorted(blocks))}"
+        raise Problem(f"this {model.config.model_type} calls no {called}; use rtn")
     for name, times in calls.items():
         if times > 1 and any(layer.startswith(f"{name}.") for layer in linear_layers(model)):
             raise Problem(
@@ -156,13 +166,16 @@ def _masked(
 ) -> tuple[tuple[object, ...], dict[str, object]] | None:
     """Pass the mask to a module if llm-compressor 0.14 lost it while tracing. This concerns models
     that hold their mask function in a variable, such as Mistral, or that compute a mask of ones."""
-    call = signature(module.forward).bind_partial(*inputs, **options)
-    if call.arguments.get(MASK) is not None:
+    if signature(module.forward).bind_partial(*inputs, **options).arguments.get(MASK) is not None:
         return None
-    first = next(value for value in call.arguments.values() if isinstance(value, Tensor))
+    first = next(value for value in (*inputs, *options.values()) if isinstance(value, Tensor))
     length = first.shape[1]
-    call.arguments[MASK] = mask[..., :length, :length].to(first.device)
-    return call.args, call.kwargs
+    given = mask[..., :length, :length].to(first.device)
+    # auto-round records what is passed by name.
+    place = [*signature(module.forward).parameters].index(MASK)
+    if place < len(inputs):
+        return (*inputs[:place], given, *inputs[place + 1 :]), options
+    return inputs, {**options, MASK: given}
 
 
 def model_errors(

@@ -9,6 +9,7 @@ from pathlib import Path
 from ptq_dynamics import models
 from ptq_dynamics.base.checkpoints import CONFIG
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.hub.files import FAST, SLOW
 from ptq_dynamics.trajectories.weights import Weights
 
 # Entries of configurations that change no loss. Types of tensors are compared in their files.
@@ -18,8 +19,6 @@ HARMLESS = re.compile(
     # Of learned positions, the shapes tell it.
     r"max_position_embeddings|output_(attentions|hidden_states|router_logits|scores)"
 )
-FAST = "tokenizer.json"
-SLOW = ("vocab.json", "merges.txt", "vocab.txt", "tokenizer.model")  # of tokenizers without it
 SHOWN = 4  # differences that an error names
 
 

@@ -213,8 +213,14 @@ def _as_saved(
     if _splitting(Tokenizer.from_file(file)) == _splitting(tokenizer.backend_tokenizer):
         return tokenizer
     saved = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
-    # Some classes put BOS before a text even if no file says so.
-    if tokenizer.add_bos_token and saved.bos_token and not saved.encode(""):
+    # Special tokens may be those of the class, and so may be whether BOS stands before a text.
+    for kind in ("bos_token", "eos_token", "unk_token", "pad_token"):
+        token = getattr(tokenizer, kind)
+        if getattr(saved, kind) is None and token in saved.get_vocab():
+            setattr(saved, kind, token)
+    if not tokenizer.encode(""):
+        saved.backend_tokenizer.post_processor = tokenizer.backend_tokenizer.post_processor
+    elif tokenizer.add_bos_token and saved.bos_token and not saved.encode(""):
         saved.add_bos_token = True
     return saved
 

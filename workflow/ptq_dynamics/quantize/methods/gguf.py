@@ -8,15 +8,19 @@ import re
 from collections import Counter
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
 from ptq_dynamics.train.architectures import Architecture
 
+if TYPE_CHECKING:
+    from gguf import ReaderTensor
+
 # Largest differences from the checkpoint, relative to the norm of a tensor.
 EXACT, IN_FLOATS = 1e-4, 2.0**-8  # of vectors, and of matrices in bfloat16
+ADDED = 1e-7  # more for each value, since files have 1 + weight of Gemma's norms
 
 
 class Gguf(Quantizer):
@@ -68,9 +72,8 @@ class GgufFile(Quantizer):
         try:
             counts = Counter[int]()
             for tensor in GGUFReader(path).tensors:
-                number = re.search(r"\d+", tensor.tensor_type.name)
-                if number and tensor.name.startswith("blk."):
-                    counts[int(number[0])] += int(tensor.n_elements)
+                if (number := _bits(tensor)) and tensor.name.startswith("blk."):
+                    counts[number] += int(tensor.n_elements)
             ((bits, _),) = counts.most_common(1)
         except (ValueError, LookupError, OSError) as error:
             raise Problem(f"{path} is no GGUF file ({_line(error)}); convert it again") from error
@@ -79,6 +82,7 @@ class GgufFile(Quantizer):
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """Read the file into the model in a folder. Raises `Problem` if it is of another model."""
         import torch
+        from gguf import GGUFReader
         from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
         from ptq_dynamics import models
@@ -98,23 +102,30 @@ class GgufFile(Quantizer):
             ) from error
         tensors, names = content["tensors"], {name for name, _ in model.named_parameters()}
         # Half a step of the largest weight in a block whose other weights are small, and some more.
-        rounded = max(IN_FLOATS, min(1.0, 3 * 2.0 ** (1 - self.bits)))
+        fewest = min(filter(None, map(_bits, GGUFReader(self.file).tensors)))
+        rounded = max(IN_FLOATS, min(1.0, 3 * 2.0 ** (1 - fewest)))
         known = dict(chain(model.named_parameters(), model.named_buffers()))
         for name in sorted(names | tensors.keys()):
             ours, theirs = known.get(name), tensors.get(name)
             # Files have vectors in full precision, so another step differs there.
-            largest = EXACT if ours is not None and ours.ndim < 2 else rounded
             if (
                 ours is None
                 or theirs is None
                 or ours.shape != theirs.shape
-                or not (theirs.to(ours.device) - ours).norm() <= largest * ours.norm()
+                or not (theirs.to(ours.device) - ours).norm()
+                <= (EXACT if ours.ndim < 2 else rounded) * ours.norm() + ADDED * ours.numel() ** 0.5
             ):
                 mend = "name a file that was converted from it"
                 raise Problem(f"{self.file} differs from {folder} in {name}; {mend}")
         model.load_state_dict(tensors, strict=False)
         weights = dict.fromkeys(models.linear_layers(model), torch.empty(0))
         return Quantized(weights, lambda _, target: model.save_pretrained(target))
+
+
+def _bits(tensor: "ReaderTensor") -> int:
+    """Return the number in the name of a tensor's type: the bits of a code; 0 without one."""
+    number = re.search(r"\d+", tensor.tensor_type.name)
+    return int(number[0]) if number else 0
 
 
 def _line(error: Exception) -> str:
