@@ -143,6 +143,11 @@ def test_losses_are_those_of_the_code_and_weights_are_rounded(folder, tmp_path):
     awq = Awq(method="awq", bits=4, group_size=32, symmetric=True, duo_scaling=True, grid_points=4)
     with one_line("AWQ has no mapping for mine, and would only round"):
         awq.quantize(place, calibration)
+    called = CODE["modeling_mine.py"].replace("x = block(x)", "x = block.forward(x)")
+    (folder / "modeling_mine.py").write_text(called)
+    folder = folder.rename(folder.with_name("called"))
+    with one_line("this mine calls no modules of Block; use rtn"):
+        Gptq(**GPTQ | grid).quantize(folder, calibration)
     twice = CODE["modeling_mine.py"].replace("in self.blocks:", "in [*self.blocks, *self.blocks]:")
     (folder / "modeling_mine.py").write_text(twice)
     again = folder.rename(folder.with_name("twice"))

@@ -7,7 +7,7 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.quantize.methods.recipe import Recipe
 from support import one_line, plan
-from tiny import TEXT, create
+from tiny import TEXT, create, save
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +61,11 @@ def test_a_loaded_model_computes_what_its_bits_allow(name, folder, quantized):
         before, after = (each(tokens).logits for each in (models.load(folder), model))
     assert model.dtype == torch.float32
     assert 0 < float((after - before).norm() / before.norm()) < APART.get(name, 0.15)
+
+
+def test_autoround_takes_models_whose_mask_is_lost_while_tracing(tmp_path):
+    made = recipes()["autoround-4bit"].quantize(save(tmp_path / "model", "Mistral"), TEXT)
+    assert len(made.weights) == 14
 
 
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
