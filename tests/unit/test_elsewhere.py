@@ -103,7 +103,7 @@ WRONG = [
     ("--tokens 1", "--tokens must be 256 or more"),
     ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
     ("--tasks word", "--tasks: word needs blocks of 128 tokens, and those of run have 32; "),
-    ("--text {text} --tasks word", "--tasks: word asks about the docstrings that --text replaces"),
+    ("--text {text} --tasks word", "--tasks: word is made from docstrings, which --text replaces"),
     ("--methods int8 --bits 4", "--bits 4 fits no given method"),
     ("--bits '4 9'", "--bits is '9': must be from 2 to 8"),
     ("--profile slrm", "--profile: no profile 'slrm'; the nearest: slurm"),

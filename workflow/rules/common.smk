@@ -37,8 +37,7 @@ THREADS = plan.site.config.scale.threads  # of jobs that compute
 ENVIRONMENT = str(HERE.resolve().parent / "envs/main.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # A job calls `run` of a module, the stage that plan/*_jobs.py names for its rule (engine/execute.py).
-# `handlers.prepare` sets which Python this is. Snakemake removes the log before a job, and shows it
-# even if the job ends before it writes one.
+# `handlers.prepare` sets PATH, so that `python` is this one. Snakemake removes the log before a job.
 JOB = ": >> {log:q}; python -m ptq_dynamics.engine.run {input.spec:q} --devices {resources.devices}"
 
 

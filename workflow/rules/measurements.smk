@@ -16,7 +16,7 @@ rule environment:
         JOB
 
 
-# Quantizes each checkpoint, and measures it; there is no rule that only quantizes.
+# This rule quantizes each checkpoint (but for full precision), and measures it.
 rule measure:
     input:
         **inputs_of("measure", "corpus", "trajectory", "task", "environment"),
@@ -96,7 +96,7 @@ rule comparison:
         JOB
 
 
-# Writes measurements.csv.
+# This rule writes measurements.csv.
 rule collect:
     input:
         **inputs_of("collect", "measure", "beside", "others"),

@@ -123,8 +123,8 @@ def scale(
     known = config.read_yaml(ROOT / "config/tasks.yaml")
     config.require("--tasks", "task", tasks, known)
     if source and (made := [task for task in tasks if known[task]["source"] == "made"]):
-        why = f"{made[0]} asks about the docstrings that --text replaces"
-        raise Problem(f"--tasks: {why}; leave one out, or take tasks of the harness")
+        why = f"{made[0]} is made from docstrings, which --text replaces"
+        raise Problem(f"--tasks: {why}; drop one option, or name tasks of lm-evaluation-harness")
     if tasks and not scale.get("tasks"):
         raise Problem(f"--tasks: scale {name} has no tasks; leave --scale out")
     names = {"names": [*tasks], "at_chance": [], "shots_of": {}}

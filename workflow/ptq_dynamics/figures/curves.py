@@ -148,8 +148,8 @@ class Curves:
         return self.members.merge(table.join(before, on=POINT), on=names.TRAJECTORY)
 
     def checkpoints(self, run: ShownRun) -> Sequence[Checkpoint]:
-        """Return the checkpoints of a run: the planned ones of a public model or an average, all
-        that training wrote of a run of ours."""
+        """Return the checkpoints of a run: the planned ones of public models and averages, and all
+        that training wrote of others."""
         return self.places.get(run.name) or Trajectory(self.inputs[run.label]).checkpoints
 
     def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:

@@ -230,10 +230,10 @@ def _read(folder: Path, **options: object) -> PreTrainedModel:
         shapes = f"the shape {[*saved]}, and its config.json asks for {[*expected]}"
         raise ValueError(f"{name} has {shapes}")
     if further := unused(model, read["unexpected_keys"]):
-        # It would continue without these weights, such as biases or further layers.
+        # transformers would continue without these weights, such as biases or layers.
         raise ValueError(f"the model of its config.json has no {min(further)}")
     if hasattr(model.config, RESCALING):
-        # RWKV would divide weights in place, and GPTQ would save them so.
+        # RWKV divides weights in place, and GPTQ would save the divided ones.
         setattr(model.config, RESCALING, 0)
     return plain(model)
 
@@ -271,7 +271,7 @@ def plain(model: PreTrainedModel) -> PreTrainedModel:
         # It takes seconds to import.
         from llmcompressor.modeling.moe.linearize import linearize_moe
 
-        # Of Llama 4, it knows only models of text and images. These experts are left out.
+        # It takes Llama 4 only with images; experts of its text models stay as they are.
         with suppress(AttributeError):
             linearize_moe(model)
     return model

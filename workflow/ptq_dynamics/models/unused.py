@@ -18,8 +18,8 @@ OTHER_PARTS = re.compile(
 
 
 def unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
-    """Return those of the `names` in a file that a model lacks, and that are weights of its layers.
-    Buffers, other heads, and layers that predict further tokens do not change the logits."""
+    """Return the weights among `names` that a model lacks, inside or beside its layers. Logits need
+    no buffers, other heads or modalities, and no layers that predict further tokens."""
     modules, config = dict(model.named_modules()), model.config.get_text_config()
     base = model.base_model_prefix  # names lack it if the model was saved without its head
     layers = getattr(config, "num_hidden_layers", 0)

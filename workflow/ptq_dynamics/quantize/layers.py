@@ -100,10 +100,10 @@ def compress(
         oneshot(model=model, dataset=dataset, recipe=recipe, **options)
     except (Problem, OSError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # another type for each model that it does not know
+    except Exception as error:  # llm-compressor has many types for models unknown to it
         if "allocate memory" in str(error):
             raise
-        cause = error.__cause__ or error  # while tracing, the error has an address
+        cause = error.__cause__ or error  # errors of tracing have an address, their cause has none
         reason = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
         kind = model.config.model_type
         raise Problem(f"llm-compressor cannot quantize {kind} ({reason}); use rtn") from error
@@ -112,8 +112,8 @@ def compress(
 
 
 def _block_class(model: PreTrainedModel, layer: str) -> str:
-    """Return the class of the transformer block of a layer: the module with the first number in its
-    path, or the first part of it that is called if that is a list."""
+    """Return the name of the class of the transformer block that contains a layer. The path of the
+    block ends at its first number, or, where that is a list of modules, at the module inside."""
     parts = layer.split(".")
     end = next(place for place, part in enumerate(parts) if part.isdigit()) + 1
     while isinstance(model.get_submodule(".".join(parts[:end])), nn.ModuleList | nn.ModuleDict):
@@ -125,7 +125,7 @@ def _masks(
     model: PreTrainedModel, calibration: Calibration, blocks: Collection[str]
 ) -> dict[nn.Module, Tensor]:
     """Return the mask of each module that takes one, for the longest sequence. Raises `Problem` if
-    no block, by the name of its class, is called, or if one runs twice in a pass: its rounded
+    no module of the classes `blocks` is called, or if a block runs more than once in a pass: its
     weights would be rounded again."""
     from llmcompressor.utils.helpers import calibration_forward_context
 

@@ -166,8 +166,8 @@ class DatasetsCorpus(WholeCorpus):
 def load_tokenizer(
     name: str, revision: str, vocabulary: int | None = None
 ) -> "PreTrainedTokenizerFast":
-    """Load a fast tokenizer; raise `Problem` if it has more tokens than `vocabulary`, or special
-    ones alone."""
+    """Load a fast tokenizer. Raise `Problem` if it has only special tokens, or more tokens than
+    `vocabulary`."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     fast: PreTrainedTokenizerBase
@@ -213,7 +213,7 @@ def _as_saved(
     if _splitting(Tokenizer.from_file(file)) == _splitting(tokenizer.backend_tokenizer):
         return tokenizer
     saved = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
-    # Special tokens may be those of the class, and so may be whether BOS stands before a text.
+    # Special tokens, and whether a text starts with BOS, may come from the class, not the file.
     for kind in ("bos_token", "eos_token", "unk_token", "pad_token"):
         token = getattr(tokenizer, kind)
         if getattr(saved, kind) is None and token in saved.get_vocab():
@@ -226,8 +226,8 @@ def _as_saved(
 
 
 def _splitting(tokenizer: "Tokenizer") -> list[object]:
-    """Return what decides how a tokenizer splits text, but a space before it, which
-    tokenizer_config.json decides."""
+    """Return the parts of a tokenizer that decide how it splits text, without `add_prefix_space`,
+    which is in tokenizer_config.json."""
     content = json.loads(
         tokenizer.to_str(),
         object_hook=lambda part: {k: v for k, v in part.items() if k != "add_prefix_space"},

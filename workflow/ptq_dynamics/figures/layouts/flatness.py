@@ -118,7 +118,7 @@ def interval(table: "pd.DataFrame") -> tuple[float, float, float]:
     for _ in range(RESAMPLED):
         rows = places[np.ix_(*(chance.integers(n, size=n) for n in grid.shape))].ravel()
         ranks = rankdata(values[:, rows[~np.isnan(rows)].astype(int)], axis=1)
-        with np.errstate(invalid="ignore"):  # of one run, drawn each time
+        with np.errstate(invalid="ignore"):  # undefined if each draw is the same run
             correlations.append(float(np.corrcoef(ranks)[0, 1]))
     low, high = np.nanquantile(correlations, (0.025, 0.975))
     return float(table.x.corr(table.y, "spearman")), float(low), float(high)

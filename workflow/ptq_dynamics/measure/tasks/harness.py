@@ -63,8 +63,8 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, object]:
 
 
 def _index(task: str, folder: Path) -> "TaskManager":
-    """Return the harness's index of the folder with a single task, or of all tasks in `folder`,
-    which takes half a minute."""
+    """Return an index of the subfolder of `folder` that has the file of a task. If no file has it,
+    index all tasks of the harness, which takes half a minute."""
     from lm_eval.tasks import TaskManager
 
     named = re.compile(rf"^task: *['\"]?{re.escape(task)}['\"]? *$", re.MULTILINE)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # Largest differences from the checkpoint, relative to the norm of a tensor.
 EXACT, IN_FLOATS = 1e-4, 2.0**-8  # of vectors, and of matrices in bfloat16
-ADDED = 1e-7  # more for each value, since files have 1 + weight of Gemma's norms
+# Absolute error of a value (root mean square): files have weights of Gemma's norms plus 1.
+ADDED = 1e-7
 
 
 class Gguf(Quantizer):
@@ -101,7 +102,7 @@ class GgufFile(Quantizer):
                 f"transformers cannot read {self.file} ({_line(error)}); {mend}"
             ) from error
         tensors, names = content["tensors"], {name for name, _ in model.named_parameters()}
-        # Half a step of the largest weight in a block whose other weights are small, and some more.
+        # With b bits, the largest weight of a block moves by 2**-b of itself, and others move, too.
         fewest = min(filter(None, map(_bits, GGUFReader(self.file).tensors)))
         rounded = max(IN_FLOATS, min(1.0, 3 * 2.0 ** (1 - fewest)))
         known = dict(chain(model.named_parameters(), model.named_buffers()))
