@@ -220,7 +220,7 @@ def test_two_runs_have_one_picture_and_a_verdict(trained, tmp_path):
     assert "At the end its error minus that of a is" in page
     assert "whether they differ cannot be told; " in page
     assert "The rate is not known to have decayed" in page
-    assert "split the text differently; do not compare losses per token." in page
+    assert "split the text differently: compare no losses per token." in page
     drawn = rows_of(tmp_path / "out" / PICTURE.replace(".png", ".csv"))
     levels = {f"{name} (last at the peak rate, mean)" for name in "ab"}
     assert {row["curve"] for row in drawn} == {"a", "b", *levels}

@@ -171,7 +171,7 @@ def _report(plan: Plan, text: str, left: list[str]) -> str:
         words += of_guesses(labels[run], values.loss.loc[run], model.vocabulary)
     corpora = [manifest.read(plan.trajectories.corpus(run).paths.manifest) for run in runs]
     if len({corpus.files[VALIDATION]["sha256"] for corpus in corpora}) > 1:
-        words += " The tokenizers of the runs split the text differently; do not compare losses per token."
+        words += " Tokenizers of the runs split the text differently: compare no losses per token."
     labels = {run: name.replace("\\$", "$") for run, name in labels.items()}  # no Markdown
     numbers = numbers.reset_index(0).replace({"trajectory": labels})
     printed = numbers.to_string(index=False, na_rep="", float_format="{:.4g}".format)

@@ -91,8 +91,8 @@ def _rare(kinds: Mapping[Path, Hashable], what: str) -> dict[Path, str]:
 
 
 def _tokenizers(checkpoints: Iterable[Path], root: Path) -> dict[Path, str]:
-    """Return each checkpoint's vocabulary, or the run's if it has no tokenizer, from tokenizer.json,
-    else from files that all have, else from any. Equal or unreadable ones are given by digest."""
+    """Return each checkpoint's vocabulary, or the run's if it has no tokenizer: tokenizer.json,
+    else files that all have, else any file. Equal or unreadable ones are given by digest."""
     files = dict[Path, dict[str, Path]]()
     for path in checkpoints:
         has_own = any(is_of_tokenizer(file.name) for file in path.iterdir())
