@@ -29,7 +29,7 @@ ROOMS = [
 ROOMS += ["figures", "claims", "paper", "config", "plan", "provenance", "report", "cli"]
 # Lines at most, by what git lists: lower a number when the count falls, raise it to mend a fault.
 BUDGETS = {
-    "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_626),
+    "package and rules": (["workflow/*.py", "workflow/*.smk", "*Snakefile"], 23_623),
     "tests": (["tests"], 15_311),
     "docs": (["docs/*.md"], 800),
     "make": (["Makefile"], 90),

@@ -5,12 +5,8 @@ from collections.abc import Iterable
 
 from transformers import PreTrainedModel
 
-BUFFERS = (
-    "inv_freq",
-    "masked_bias",
-    "cos_cached",
-    "sin_cached",
-)  # saved by earlier versions of transformers
+# Saved by earlier versions of transformers.
+BUFFERS = ("inv_freq", "masked_bias", "cos_cached", "sin_cached")
 # Parts of models of more than text, or of other outputs.
 OTHER_PARTS = re.compile(
     "vis|vq|image|audio|speech|project|connector|align|sampler|merger|qformer|pool|head|mtp|nextn"
@@ -36,5 +32,5 @@ def unused(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
         is_weight = parent is None or bool([*parent.parameters(recurse=False)])
         return is_inside and is_weight and not is_further and last not in BUFFERS
 
-    known = model.state_dict()  # with rotations, which `_rotate` has added
+    known = model.state_dict()  # with rotations, which `models._rotate` has added
     return [name for name in names if name not in known and counts(name)]

@@ -100,10 +100,11 @@ def compress(
         oneshot(model=model, dataset=dataset, recipe=recipe, **options)
     except (Problem, OSError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # llm-compressor has many types for models unknown to it
+    except Exception as error:
+        # llm-compressor raises errors of many types for models that it does not support.
         if "allocate memory" in str(error):
             raise
-        cause = error.__cause__ or error  # errors of tracing have an address, their cause has none
+        cause = error.__cause__ or error  # an error of tracing names an address in memory
         reason = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
         kind = model.config.model_type
         raise Problem(f"llm-compressor cannot quantize {kind} ({reason}); use rtn") from error
